@@ -1,0 +1,142 @@
+"""``campaign.toml``: what result files do not know, typed and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from calib.coefficients import Matching
+from calib.errors import CampaignError
+from calib.schema import COUNTS
+from calib.stages.layout import PARTITION_RULES
+
+CONFIG_NAME = "campaign.toml"
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Stated(_Section, frozen=True, kw_only=True):
+    """What ``campaign.toml`` may state about runs; everything optional."""
+
+    model: str | None = None
+    precision: str | None = None
+    backend: str | None = None
+    backend_version: str | None = None
+    system: str | None = None
+    gpus: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    replicas: int | None = None
+    isl: int | None = None
+    osl: int | None = None
+    concurrency: int | None = None
+    tool: str | None = None
+    tool_version: str | None = None
+
+    def given(self) -> dict[str, object]:
+        """The fields that are stated."""
+        return {k: v for k in Stated.__struct_fields__ if (v := getattr(self, k)) is not None}
+
+
+class RunFolder(Stated, frozen=True, kw_only=True):
+    """Runs of an aiperf result folder. ``{tp}`` and the like in ``folder`` stand for the numbers in folder names."""
+
+    folder: str
+
+
+class Table(_Section, frozen=True, kw_only=True):
+    """A CSV table of figures. ``columns`` maps its names to those of the run table, ``ignore`` lists the rest."""
+
+    file: str
+    columns: dict[str, str] = {}
+    ignore: tuple[str, ...] = ()
+
+
+class Balance(_Section, frozen=True, kw_only=True):
+    """Where the balance factors come from."""
+
+    file: str
+    partition: str = "even"
+    assumed_concurrency: dict[str, int] = {}
+
+
+class Disputed(_Section, frozen=True, kw_only=True):
+    """A label about which sources disagree: what is used, what else was claimed, and by whom."""
+
+    field: str
+    used: str
+    claimed: str
+    by: str
+
+
+class Published(_Section, frozen=True, kw_only=True):
+    """Figures others published for the same campaign, shown beside calib's own."""
+
+    note: str
+    decomposition: str | None = None
+    coefficients: str | None = None
+    accuracy: str | None = None
+
+
+class CampaignConfig(_Section, frozen=True, kw_only=True):
+    """``campaign.toml``."""
+
+    format_version: Literal[1]
+    name: str
+    title: str
+    source: str
+    matching: Matching
+    defaults: Stated = Stated()
+    engine: dict[str, str | int | float | bool] = {}
+    tables: tuple[Table, ...] = ()
+    runs: tuple[RunFolder, ...] = ()
+    balance: Balance | None = None
+    disputed: tuple[Disputed, ...] = ()
+    published: Published | None = None
+    limits: dict[str, float] = {}
+
+
+def parse_config(data: bytes, *, file: str | Path) -> CampaignConfig:
+    """``campaign.toml`` from its bytes.
+
+    Raises
+    ------
+    CampaignError
+        Not TOML, an unknown or missing field, a wrong type, a count below 1, an unknown backend.
+    """
+    try:
+        config = msgspec.toml.decode(data, type=CampaignConfig)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at ")
+        raise CampaignError(
+            f"does not follow the format ({problem[:1].lower()}{problem[1:]})",
+            file=file,
+            field=path.strip("`").removeprefix("$.") or None,
+            remedy="correct it; the README lists every field",
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CampaignError(f"is not TOML ({error})", file=file, remedy="correct the syntax") from None
+    for stated in (config.defaults, *config.runs):
+        _check_stated(stated, file)
+    if config.balance and config.balance.partition not in PARTITION_RULES:
+        raise CampaignError(
+            "is not a known partition rule", file=file, field="balance.partition", value=config.balance.partition,
+            remedy=f"use one of {', '.join(PARTITION_RULES)}",
+        )  # fmt: skip
+    if not config.tables and not config.runs:
+        raise CampaignError("names no results", file=file, remedy="add [[tables]] or [[runs]]")
+    return config
+
+
+def _check_stated(stated: Stated, file: str | Path) -> None:
+    for name, value in stated.given().items():
+        if (name in COUNTS and int(str(value)) < 1) or value == "":
+            raise CampaignError(
+                "must be at least 1" if name in COUNTS else "is empty", file=file, field=name, value=value,
+                remedy="correct it or leave it out",
+            )  # fmt: skip

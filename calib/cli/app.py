@@ -1,0 +1,364 @@
+"""The command line: thin. Results go to stdout, progress and messages to stderr.
+
+Exit codes: 0 done, 1 a gate failed, 2 usage, 3 bad data, 4 a fault of calib itself. Heavy imports live inside the
+commands, so that ``calib --help`` is immediate.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calib import __version__
+from calib.cli.output import finding_rows, frame_rows, note, print_findings, print_json, print_runs, print_table
+from calib.errors import EXIT_INTERNAL, CalibError, GateFailedError, UsageError
+
+if TYPE_CHECKING:
+    from calib.workflow import Options, Result
+
+app = typer.Typer(
+    name="calib",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Calibrate a performance model of LLM serving against silicon: what pipeline parallelism costs, and why.",
+    epilog="Exit codes: 0 done, 1 a gate failed, 2 usage, 3 bad data, 4 a fault of calib itself.",
+)
+
+CampaignArg = Annotated[
+    str,
+    typer.Argument(metavar="[CAMPAIGN]", help="A folder with a campaign.toml, or the name of a shipped campaign."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout, in full precision.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Stop with exit 3 where anything would be set aside.")]
+MatchingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--matching",
+        help="'peak' (each side at its best concurrency) or 'matched'; the campaign's own if left out.",
+    ),
+]
+FloorOption = Annotated[
+    float, typer.Option("--error-floor", help="Relative error of a throughput below which none is believed.")
+]
+DEFAULT = "h200-vllm-pp"
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"calib {__version__}")
+        raise typer.Exit
+
+
+@app.command("run")
+def run_command(
+    campaign: CampaignArg = DEFAULT,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reports"),
+    matching: MatchingOption = None,
+    error_floor: FloorOption = 0.02,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+    gate_error: Annotated[
+        float | None,
+        typer.Option("--gate-error", help="Exit 1 where the left-out mean error of a backend exceeds this [pp]."),
+    ] = None,
+    gate_refused: Annotated[
+        bool, typer.Option("--gate-refused", help="Exit 1 where a coefficient is refused.")
+    ] = False,
+) -> None:
+    """The main job: campaign in, coefficient file and accuracy report out."""
+    from calib.workflow import run
+
+    result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
+    tables = result.report_data()
+    if json:
+        print_json(
+            {
+                "digest": result.coefficients.digest,
+                "new": written.new,
+                "folder": str(written.folder),
+                "files": [str(f) for f in written.files],
+                "coefficients": frame_rows(result.fit.table()),
+                "accuracy": frame_rows(result.accuracy.summary),
+                "findings": finding_rows(result.findings),
+            }
+        )
+    else:
+        from calib.reporting import report_tables
+
+        shown = report_tables(tables)
+        for name in ("observed", "decomposition", "coefficients", "accuracy", "published_accuracy"):
+            if name in shown:
+                print_table(shown[name], 9 if name == "coefficients" else 11 if name == "decomposition" else None)
+        print_findings(result.findings)
+        state = "Wrote" if written.new else "Nothing new; these results are there already:"
+        print(f"{state} (digest {result.coefficients.digest[:12]})")
+        for file in written.files:
+            print(f"  {file}")
+    _gates(result, gate_error, gate_refused)
+
+
+@app.command()
+def ingest(campaign: CampaignArg = DEFAULT, strict: StrictOption = False, json: JsonOption = False) -> None:
+    """Read a campaign, screen every run, and say what each is worth and why."""
+    from calib.errors import NothingToFitError
+    from calib.workflow import check_strict, load_campaign
+
+    loaded = load_campaign(campaign)
+    check_strict(loaded.findings, strict)
+    if json:
+        print_json(
+            {"campaign": loaded.name, "runs": frame_rows(loaded.runs), "findings": finding_rows(loaded.findings)}
+        )
+    else:
+        print_runs(loaded.runs)
+        print_findings(loaded.findings)
+    if not (loaded.runs["verdict"] != "REJECT").any():
+        raise NothingToFitError(f"no usable run is left in campaign '{loaded.name}'", remedy="see the reasons above")
+
+
+@app.command()
+def decompose(
+    campaign: CampaignArg = DEFAULT,
+    matching: MatchingOption = None,
+    error_floor: FloorOption = 0.02,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Observed efficiency, and what stage imbalance explains of it."""
+    from calib.efficiency import decompose as decompose_campaign
+    from calib.errors import NothingToFitError
+    from calib.reporting.tables import decomposition_table
+    from calib.workflow import check_strict, load_campaign
+
+    loaded = load_campaign(campaign)
+    options = _options(matching, error_floor, strict)
+    result = decompose_campaign(loaded, matching=options.matching, error_floor=error_floor)
+    findings = (*loaded.findings, *result.findings)
+    check_strict(findings, strict)
+    if json:
+        print_json({"campaign": loaded.name, "points": frame_rows(result.table), "findings": finding_rows(findings)})
+    else:
+        print_table(decomposition_table(result))
+        print_findings(findings)
+    if result.table.empty:
+        raise NothingToFitError(f"no efficiency is left in campaign '{loaded.name}'", remedy="see the reasons above")
+
+
+@app.command()
+def fit(
+    campaign: CampaignArg = DEFAULT,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the coefficient file here as well.")] = None,
+    matching: MatchingOption = None,
+    error_floor: FloorOption = 0.02,
+    strict: StrictOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Fit s per model and backend, with interval and verdict."""
+    from calib.reporting.tables import coefficient_table
+    from calib.workflow import calibrate
+
+    result = calibrate(campaign, _options(matching, error_floor, strict))
+    new = result.coefficients.save(out) if out is not None else False
+    if json:
+        print_json({"digest": result.coefficients.digest, "new": new, "coefficients": frame_rows(result.fit.table())})
+        return
+    print_table(coefficient_table(result.fit))
+    print_findings(result.findings)
+    if out is not None:
+        print(f"{'Wrote' if new else 'Nothing new:'} {out}")
+
+
+@app.command("report")
+def report_command(
+    campaign: CampaignArg = DEFAULT,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reports"),
+    matching: MatchingOption = None,
+    error_floor: FloorOption = 0.02,
+    strict: StrictOption = False,
+) -> None:
+    """Write coefficient file and report, and print the Markdown report."""
+    from calib.reporting import render_markdown
+    from calib.workflow import run
+
+    result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
+    print(render_markdown(result.report_data()))
+    note(f"{'wrote' if written.new else 'nothing new:'} {written.folder}")
+
+
+@app.command()
+def show(
+    file: Annotated[Path, typer.Argument(help="A coefficient file.")],
+    json: JsonOption = False,
+) -> None:
+    """What a coefficient file covers, checked and readable."""
+    from calib.cli.showing import coefficient_rows, header
+    from calib.coefficients import CoefficientSet
+
+    loaded = CoefficientSet.load(file)
+    if json:
+        sys.stdout.write(loaded.to_json().decode())
+        return
+    print(header(loaded))
+    print_table(coefficient_rows(loaded))
+
+
+@app.command()
+def predict(
+    file: Annotated[Path, typer.Argument(help="A coefficient file.")],
+    points: Annotated[
+        Path | None,
+        typer.Option("--points", help="CSV: model, system, backend, backend_version, tp, pp, isl, osl, optional concurrency, "
+                     "precision, balance_factor, baseline_output_tokens_per_s."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="For one point instead of --points; with the options below.")] = None,
+    system: Annotated[str | None, typer.Option()] = None,
+    backend: Annotated[str | None, typer.Option()] = None,
+    backend_version: Annotated[str | None, typer.Option()] = None,
+    tp: Annotated[int | None, typer.Option()] = None,
+    pp: Annotated[int | None, typer.Option()] = None,
+    isl: Annotated[int | None, typer.Option()] = None,
+    osl: Annotated[int | None, typer.Option()] = None,
+    concurrency: Annotated[int | None, typer.Option()] = None,
+    balance_factor: Annotated[float | None, typer.Option(help="Your own model's, where the file has none.")] = None,
+    baseline: Annotated[float | None, typer.Option(help="Output throughput at TP=G/PP1 on the same GPUs [tok/s].")] = None,
+    allow_refused: Annotated[
+        list[str] | None, typer.Option(help="Apply this model's coefficient although the data reject its form.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Apply a coefficient file to operating points. Loads numpy and nothing heavier."""
+    from calib.cli.points import predict_rows, read_points
+
+    single = {
+        "model": model, "system": system, "backend": backend, "backend_version": backend_version, "tp": tp, "pp": pp,
+        "isl": isl, "osl": osl, "concurrency": concurrency, "balance_factor": balance_factor,
+        "baseline_output_tokens_per_s": baseline,
+    }  # fmt: skip
+    given = {k: v for k, v in single.items() if v is not None}
+    if (points is None) == (not given):
+        raise UsageError("give either --points FILE or one point by --model, --system, --backend, ... ")
+    table = given if points is None else read_points(points)
+    rows, columns = predict_rows(file, table, allow_refused or ())
+    if json:
+        print_json(rows)
+        return
+    import csv
+
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+@app.command()
+def breakdown(
+    campaign: CampaignArg = DEFAULT,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The breakdown file to write; it is not overwritten.")
+    ] = Path("breakdowns.json"),
+    version: Annotated[
+        list[str] | None,
+        typer.Option("--table-version", help="BACKEND=VERSION of the latency tables to use."),
+    ] = None,
+    model_config: Annotated[
+        list[str] | None,
+        typer.Option("--model-config", help="MODEL=FOLDER with its Hugging Face config.json."),
+    ] = None,
+) -> None:
+    """Per-op decode latencies of a campaign's configurations, from aiconfigurator-core (extra 'aic')."""
+    from calib.campaign import read_campaign
+    from calib.provenance import write_new
+    from calib.stages.breakdown_aic import AiconfiguratorProvider
+    from calib.workflow import compute_breakdowns, find_campaign
+
+    loaded = read_campaign(find_campaign(campaign), breakdowns=False)
+    systems = sorted(set(loaded.runs["system"]))
+    if len(systems) != 1:
+        raise UsageError(f"the campaign has runs of {len(systems)} systems", remedy="split it into one a system")
+    provider = AiconfiguratorProvider(systems[0], _pairs("--table-version", version))
+    found = compute_breakdowns(loaded, provider, configs=_pairs("--model-config", model_config), progress=_progress)
+    if not write_new(out, found.to_json()):
+        raise UsageError("exists already and is not overwritten", file=out, remedy="choose another name with --out")
+    print(f"Wrote {len(found.steps)} steps to {out} ({found.provider.note})")
+
+
+def main() -> None:
+    """Run the command line and end the process with a documented exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except CalibError as error:
+        note(f"error: {error}")
+        code = error.exit_code
+    except typer.Abort:
+        code = 130
+    except BrokenPipeError:  # `calib ingest | head`
+        sys.stderr.close()
+        code = 0
+    except Exception as error:
+        code = _other(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _other(error: Exception) -> int:
+    """Exit code and message for what is not a `CalibError`: wrong usage, or a fault of calib."""
+    exit_code = getattr(error, "exit_code", None)
+    show = getattr(error, "show", None)
+    if exit_code is not None and show is not None:  # click's own usage errors
+        show()
+        return int(exit_code)
+    if os.environ.get("CALIB_DEBUG"):
+        raise error
+    note(f"internal error: {type(error).__name__}: {error}; set CALIB_DEBUG=1 for the traceback, and please report it")
+    return EXIT_INTERNAL
+
+
+def _options(matching: str | None, error_floor: float, strict: bool) -> Options:
+    from calib.workflow import Options
+
+    if matching not in (None, "peak", "matched"):
+        raise UsageError("must be 'peak' or 'matched'", field="--matching", value=matching)
+    return Options(matching=matching, error_floor=error_floor, strict=strict)  # type: ignore[arg-type]
+
+
+def _gates(result: Result, gate_error: float | None, gate_refused: bool) -> None:
+    refused = [s for s in result.fit.series if s.verdict == "REFUSED"]
+    if gate_refused and refused:
+        names = ", ".join(f"{s.key['model']} on {s.key['backend']}" for s in refused)
+        raise GateFailedError(f"gate --gate-refused: the form is refused for {names}")
+    if gate_error is None:
+        return
+    from calib.validation import LEFT_OUT, PER_MODEL
+
+    table = result.accuracy.summary
+    for row in table[(table["approach"] == PER_MODEL) & (table["scheme"] == LEFT_OUT)].to_dict("records"):
+        if not row["mean_abs_error_pp"] <= gate_error:  # also where nothing could be predicted
+            raise GateFailedError(
+                f"gate --gate-error: the left-out mean error of {row['backend']} is {row['mean_abs_error_pp']:.2f} pp, "
+                f"over {gate_error:g} pp"
+            )
+
+
+def _pairs(option: str, values: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for value in values or ():
+        key, sep, rest = value.partition("=")
+        if not (key and sep and rest):
+            raise UsageError("must be NAME=VALUE", field=option, value=value)
+        pairs[key] = rest
+    return pairs
+
+
+def _progress(items: Iterable[Any], total: int) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(items, "breakdowns", total=total, console=console, disable=not console.is_terminal)

@@ -1,0 +1,103 @@
+"""What the commands print: tables and JSON on stdout, notes on stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calib.campaign import Finding
+    from calib.reporting import Table
+
+SENTENCE = 26  # characters from which a cell may wrap
+NOT_A_TERMINAL = 140  # columns of a table that goes to a file or a pipe
+
+
+def note(text: str) -> None:
+    """A line on stderr."""
+    print(f"calib: {text}", file=sys.stderr)
+
+
+def print_json(document: object) -> None:
+    """A document on stdout, in full precision."""
+    import msgspec
+
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+
+
+def frame_rows(frame: Any) -> list[dict[str, Any]]:
+    """A frame's rows with unknown values as null."""
+    from calib.reporting.render import plain
+
+    return [{k: plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
+
+
+def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    """Findings as plain rows."""
+    from dataclasses import asdict
+
+    return [asdict(f) for f in findings]
+
+
+def print_table(table: Table, columns: int | None = None) -> None:
+    """A table on stdout; ``columns`` limits how many of its columns are shown."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
+    console.print(Text(f"\n{table.title}", style="bold"))
+    if not table.rows:
+        console.print(Text(table.empty))
+        return
+    shown = table.columns[:columns]
+    rows = [table.cells(row)[: len(shown)] for row in table.rows]
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, c in enumerate(shown):
+        widest = max(len(r[i]) for r in rows)
+        # Headings may wrap; a number or a name must not, but a sentence may.
+        drawn.add_column(Text(c.label), justify="right" if c.numeric else "left", min_width=min(widest, SENTENCE))
+    colors = {"FIT": "green", "WARN": "yellow", "REFUSED": "red", "REJECT": "red"}
+    for cells in rows:
+        drawn.add_row(*(Text(cell, style=colors.get(cell, "")) for cell in cells))
+    console.print(drawn)
+
+
+def print_runs(runs: Any) -> None:
+    """The run table."""
+    from calib.reporting.table import Column, Table
+
+    columns = (
+        Column("model", "model"), Column("backend", "backend"), Column("backend_version", "version"),
+        Column("tp", "TP", "int"), Column("pp", "PP", "int"), Column("isl", "ISL", "int"), Column("osl", "OSL", "int"),
+        Column("concurrency", "C", "int"), Column("output_tokens_per_s", "tok/s", "points"),
+        Column("efficiency", "efficiency [1]", "ratio"), Column("verdict", "verdict", "verdict"), Column("rules", "rules"),
+    )  # fmt: skip
+    has_ratio, has_rate = runs["efficiency"].notna().any(), runs["output_tokens_per_s"].notna().any()
+    hidden = {"efficiency"} if not has_ratio else {"output_tokens_per_s"} if not has_rate else set()
+    shown = tuple(c for c in columns if c.key not in hidden)
+    rows = tuple(runs.to_dict("records"))
+    print_table(Table("runs", f"{len(rows)} runs", "", shown, rows, "No run could be read."))
+
+
+def print_findings(findings: tuple[Finding, ...]) -> None:
+    """Everything that was set aside in full; warnings by rule, since they repeat over a sweep."""
+    from calib.reporting.table import Column, Table
+    from calib.reporting.tables import quality_table
+
+    rejected = tuple(f for f in findings if f.verdict == "REJECT")
+    if rejected:
+        print_table(quality_table(rejected))
+    rules: dict[str, list[Finding]] = {}
+    for f in findings:
+        if f.verdict == "WARN":
+            rules.setdefault(f.rule, []).append(f)
+    rows = tuple(
+        {"rule": rule, "n": len(found), "example": f"{found[0].subject}: {found[0].reason}"}
+        for rule, found in sorted(rules.items())
+    )
+    columns = (Column("rule", "rule"), Column("n", "runs", "int"), Column("example", "for example"))
+    if rows:
+        print_table(Table("warnings", "Warnings", "", columns, rows))

@@ -1,0 +1,346 @@
+"""The coefficient file: what a fit publishes and a prediction model loads.
+
+One JSON document, described by ``calib/data/coefficients-v1.schema.json``. It is strict (an unknown field, a NaN or a
+wrong digest is an error), immutable (never overwritten) and self-contained (it carries the balance factors, so that a
+consumer needs neither the measurements nor a latency model).
+
+The digest is the SHA-256 of the document without ``digest`` and ``created``: UTF-8 JSON, keys sorted, no white space,
+floats in their shortest form that reads back to the same double. The same inputs give the same digest at any time.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from calib.errors import CoefficientFileError
+from calib.provenance import read_bytes, sha256_bytes, write_new
+
+FORMAT = "calib-coefficients"
+FORMAT_VERSION = 1
+FILE_NAME = "coefficients-v1.json"
+
+Verdict = Literal["FIT", "WARN", "REFUSED"]
+Reference = Literal["baseline", "model"]
+Matching = Literal["peak", "matched"]
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Strict, immutable, compared by value."""
+
+
+class VersionRange(_Record, frozen=True, kw_only=True):
+    """Engine versions a coefficient was measured with, both ends included (PEP 440 order)."""
+
+    first: str
+    last: str
+
+    def covers(self, version: str) -> bool:
+        """Whether ``version`` lies in the range; only an exact match where a version cannot be ordered."""
+        if version in (self.first, self.last):
+            return True
+        if self.first == self.last:
+            return False
+        from packaging.version import InvalidVersion, Version  # only a true range pays for the import
+
+        try:
+            return Version(self.first) <= Version(version) <= Version(self.last)
+        except InvalidVersion:
+            return False
+
+
+class Span(_Record, frozen=True, kw_only=True):
+    """A closed range ``low..high``."""
+
+    low: float
+    high: float
+
+    def covers(self, value: float) -> bool:
+        """Whether ``value`` lies in the range."""
+        return self.low <= value <= self.high
+
+
+class Domain(_Record, frozen=True, kw_only=True):
+    """Where a coefficient was fitted; outside it a prediction is refused.
+
+    ``concurrency`` [requests in flight] is None where the campaign does not state one. ``isl`` and ``osl`` are in
+    tokens, ``pp`` in stages, ``tp`` and ``gpus`` list the values that occurred.
+    """
+
+    gpus: tuple[int, ...]
+    tp: tuple[int, ...]
+    pp: Span
+    pp_levels: tuple[int, ...]
+    concurrency: Span | None
+    isl: Span
+    osl: Span
+
+
+class Estimate(_Record, frozen=True, kw_only=True):
+    """Fitted parameters with all that is needed to judge them.
+
+    ``covariance`` is row-major, one row a parameter. ``stderr``, ``covariance``, ``interval95`` and ``t_quantile`` are
+    None where there are too few points for an interval: an unknown error is not a small one. ``scatter`` is the
+    standard deviation [1] of a single residual about the curve.
+    """
+
+    parameters: tuple[str, ...]
+    values: tuple[float, ...]
+    stderr: tuple[float, ...] | None
+    covariance: tuple[tuple[float, ...], ...] | None
+    interval95: tuple[Span, ...] | None
+    t_quantile: float | None
+    scatter: float | None
+    dof: int
+    n: int
+
+    def __post_init__(self) -> None:
+        k = len(self.parameters)
+        sized: tuple[tuple[Any, ...] | None, ...] = (
+            self.values,
+            self.stderr,
+            self.covariance,
+            self.interval95,
+        )
+        rows = self.covariance or ()
+        if k == 0 or any(len(x) != k for x in (*sized, *rows) if x is not None):
+            raise ValueError(f"an estimate of {k} parameters has entries of another number")
+
+
+class FormTest(_Record, frozen=True, kw_only=True):
+    """Lack-of-fit test of the form against the stated measurement error."""
+
+    name: str
+    statistic: float
+    dof: int
+    p_value: float
+    level: float
+
+
+class Coefficient(_Record, frozen=True, kw_only=True):
+    """One published coefficient. ``model`` is None for a backend pool, which serves models without their own."""
+
+    system: str
+    backend: str
+    backend_versions: VersionRange
+    model: str | None
+    precision: str | None
+    estimate: Estimate
+    domain: Domain
+    positivity_limit_pp: float | None
+    form_test: FormTest | None
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+    models: tuple[str, ...]  # whose points it was fitted on
+
+
+class BalanceFactor(_Record, frozen=True, kw_only=True):
+    """The balance factor of one configuration.
+
+    ``concurrency`` is None where it holds for any or for an unstated one. ``status`` says how it came to be known:
+    ``computed`` for this very configuration, ``assumed`` concurrency, or ``derived`` from another configuration.
+    ``fitted`` marks the entries a coefficient was fitted with.
+    """
+
+    system: str
+    backend: str
+    model: str
+    tp: int
+    pp: int
+    isl: int
+    osl: int
+    concurrency: int | None
+    factor: float
+    status: Literal["computed", "assumed", "derived"]
+    fitted: bool
+
+
+class BalanceSource(_Record, frozen=True, kw_only=True):
+    """Where the per-op latencies behind the balance factors come from."""
+
+    name: str
+    version: str
+    system: str
+    note: str
+    step: Literal["decode", "mixed"]
+    partition: str
+
+
+class InputFile(_Record, frozen=True, kw_only=True):
+    """One input, by the path inside its campaign folder and its content."""
+
+    campaign: str
+    path: str
+    sha256: str
+
+
+class Created(_Record, frozen=True, kw_only=True):
+    """Who wrote the file and when; outside the digest."""
+
+    at: str
+    by: str
+
+
+class CoefficientSet(_Record, frozen=True, kw_only=True):
+    """A whole coefficient file.
+
+    ``quantity`` is what the factor multiplies: for ``reference = "baseline"`` the output throughput [tok/s] measured at
+    TP=G, PP=1 on the same G GPUs.
+    """
+
+    format: Literal["calib-coefficients"]
+    format_version: Literal[1]
+    digest: str
+    created: Created
+    calib_version: str
+    reference: Reference
+    quantity: Literal["output_tokens_per_s"]
+    matching: Matching
+    form: str
+    formula: str
+    fill_rule: Literal["none", "linear", "occupancy"]
+    error_floor: float
+    balance_source: BalanceSource
+    balance_factors: tuple[BalanceFactor, ...]
+    coefficients: tuple[Coefficient, ...]
+    fallback: tuple[Literal["model", "backend", "refuse"], ...]
+    inputs: tuple[InputFile, ...]
+    supersedes: str | None
+
+    def content_digest(self) -> str:
+        """The digest that the content has, whatever ``digest`` says."""
+        content = msgspec.to_builtins(self)
+        del content["digest"], content["created"]
+        return sha256_bytes(msgspec.json.encode(content, order="sorted"))
+
+    def sealed(self) -> CoefficientSet:
+        """The same content with its digest filled in.
+
+        Raises
+        ------
+        CoefficientFileError
+            A number is not finite.
+        """
+        _require_finite(msgspec.to_builtins(self), "$", None)
+        return msgspec.structs.replace(self, digest=self.content_digest())
+
+    def to_json(self) -> bytes:
+        """The file's bytes: UTF-8, indented, ending in a newline."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes, *, file: str | Path | None = None) -> CoefficientSet:
+        """Parse and check a document.
+
+        Raises
+        ------
+        CoefficientFileError
+            Not JSON, an unknown or missing field, a wrong type or version, a non-finite number, a wrong digest.
+        """
+        _check_header(data, file)
+        try:
+            loaded = msgspec.json.decode(data, type=cls)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at ")
+            raise CoefficientFileError(
+                f"is not a valid coefficient file ({problem[:1].lower()}{problem[1:]})",
+                file=file,
+                field=path.strip("`") or "$",
+                remedy="write it again with `calib run`; coefficient files are not edited by hand",
+            ) from None
+        if loaded.digest != (actual := loaded.content_digest()):
+            raise CoefficientFileError(
+                f"does not match the content, whose digest is {actual}: the file was altered",
+                file=file,
+                field="digest",
+                value=loaded.digest,
+                remedy="restore the file or write it again with `calib run`",
+            )
+        return loaded
+
+    @classmethod
+    def load(cls, path: str | Path) -> CoefficientSet:
+        """Read and check the file at ``path``.
+
+        Raises
+        ------
+        CoefficientFileError
+            As `from_json`, or the file cannot be read.
+        """
+        path = Path(path)
+        return cls.from_json(read_bytes(path, kind=CoefficientFileError), file=path)
+
+    def save(self, path: str | Path) -> bool:
+        """Write the sealed file; return False where the same content is there already.
+
+        The file appears whole or not at all, and an existing one is never replaced.
+
+        Raises
+        ------
+        CoefficientFileError
+            The digest is not that of the content, or another file has the name.
+        OutputError
+            The folder cannot be written.
+        """
+        path = Path(path)
+        if self.digest != self.content_digest():
+            raise CoefficientFileError("is not that of the content", field="digest", remedy="call sealed() first")
+        if write_new(path, self.to_json()):
+            return True
+        if CoefficientSet.load(path).digest == self.digest:
+            return False
+        raise CoefficientFileError(
+            "exists with other content, and a coefficient file is never overwritten",
+            file=path,
+            remedy="choose another name or folder",
+        )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a coefficient file (draft 2020-12), generated from the types above."""
+    schema = msgspec.json.schema(CoefficientSet)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": FORMAT, **schema}
+
+
+def _check_header(data: bytes, file: str | Path | None) -> None:
+    """Say 'another format' or 'a newer version' plainly, before the types are looked at."""
+
+    class Header(msgspec.Struct):
+        format: Any = None
+        format_version: Any = None
+
+    try:
+        header = msgspec.json.decode(data, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise CoefficientFileError(
+            f"is not a JSON document of the coefficient format ({error})",
+            file=file,
+            remedy=f"give a {FILE_NAME} written by `calib run`",
+        ) from None
+    for field, seen, wanted in (
+        ("format", header.format, FORMAT),
+        ("format_version", header.format_version, FORMAT_VERSION),
+    ):
+        if seen != wanted or isinstance(seen, bool):
+            raise CoefficientFileError(
+                f"must be {wanted!r} for this version of calib",
+                file=file,
+                field=field,
+                value=seen,
+                remedy=f"give a {FILE_NAME} written by `calib run`, or install the calib version that wrote it",
+            )
+
+
+def _require_finite(value: Any, where: str, file: str | Path | None) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise CoefficientFileError("is not a finite number", file=file, field=where, value=value)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _require_finite(item, f"{where}.{key}", file)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _require_finite(item, f"{where}[{index}]", file)

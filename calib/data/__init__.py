@@ -1,0 +1,1 @@
+"""Package data: model configurations, the JSON Schema of the coefficient file."""

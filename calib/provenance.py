@@ -1,0 +1,91 @@
+"""Who, when, from which inputs; and files read and written so that nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import getpass
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from calib.errors import CalibError, CampaignError, OutputError
+
+SHORT = 12  # hex digits of a digest shown to people and used in folder names
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hex SHA-256 of ``data``."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_bytes(path: Path, *, kind: type[CalibError] = CampaignError, limit: int = 512 * 2**20) -> bytes:
+    """The content of ``path``, or an error of ``kind`` that says why not.
+
+    Raises
+    ------
+    kind
+        Missing, unreadable, or larger than ``limit`` bytes.
+    """
+    try:
+        if (size := path.stat().st_size) > limit:
+            raise kind(
+                f"is {size / 2**20:.0f} MiB, over the limit of {limit / 2**20:.0f} MiB",
+                file=path,
+                remedy="name a result file, not a trace or a payload dump",
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise kind(
+            f"cannot be read ({error.strerror or error})",
+            file=path,
+            remedy="check the path and its permissions",
+        ) from None
+
+
+def now_utc() -> str:
+    """The time as ISO 8601 UTC to the second. Never part of a digest."""
+    return dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def user_name() -> str:
+    """Who ran this: ``CALIB_USER`` where it is set (a nightly job), else the login name."""
+    if name := os.environ.get("CALIB_USER"):
+        return name
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without a passwd entry
+        return "unknown"
+
+
+def write_new(path: Path, data: bytes) -> bool:
+    """Create ``path`` with ``data`` atomically; False (and nothing done) where it exists.
+
+    Raises
+    ------
+    OutputError
+        The folder is missing, full or read-only.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(temporary, 0o644)
+            # A hard link fails where the name is taken, in one step; a rename would replace the file.
+            os.link(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror or error}), and nothing was changed",
+            file=path,
+            remedy="choose a writable folder with --out, or free some space",
+        ) from None
+    return True

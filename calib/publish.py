@@ -1,0 +1,138 @@
+"""From a fit to the coefficient file's content."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from calib import __version__
+from calib.coefficients import (
+    BalanceFactor,
+    BalanceSource,
+    Coefficient,
+    CoefficientSet,
+    Created,
+    Domain,
+    Span,
+    VersionRange,
+)
+from calib.efficiency import balance_factor
+from calib.errors import NothingToFitError
+from calib.fitting import FitResult, SeriesFit
+from calib.provenance import now_utc, user_name
+from calib.schema import records
+
+
+def coefficient_set(fit: FitResult) -> CoefficientSet:
+    """The sealed coefficient set of a fit: estimates, verdicts, domains, balance factors and where they come from.
+
+    Raises
+    ------
+    NothingToFitError
+        The campaign has no breakdowns, so that no residual could be formed.
+    CoefficientFileError
+        A number is not finite.
+    """
+    campaign = fit.decomposition.campaign
+    if campaign.breakdowns is None or campaign.config.balance is None:
+        raise NothingToFitError(f"campaign '{campaign.name}' has no per-op breakdowns", remedy="run `calib breakdown`")
+    provider = campaign.breakdowns.provider
+    return CoefficientSet(
+        format="calib-coefficients",
+        format_version=1,
+        digest="",
+        created=Created(at=now_utc(), by=user_name()),
+        calib_version=__version__,
+        reference="baseline",
+        quantity="output_tokens_per_s",
+        matching=fit.decomposition.matching,
+        form=fit.form.name,
+        formula=f"balance_factor * ({fit.form.formula})",
+        fill_rule="none",
+        error_floor=fit.decomposition.error_floor,
+        balance_source=BalanceSource(
+            name=provider.name,
+            version=provider.version,
+            system=provider.system,
+            note=provider.note,
+            step="decode",
+            partition=campaign.config.balance.partition,
+        ),
+        balance_factors=_balance_factors(fit),
+        coefficients=tuple(_coefficient(fit, s) for s in (*fit.series, *fit.pools)),
+        fallback=("model", "backend", "refuse"),
+        inputs=campaign.inputs,
+        supersedes=None,
+    ).sealed()
+
+
+def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:
+    campaign = fit.decomposition.campaign
+    assert campaign.breakdowns is not None
+    assert campaign.config.balance is not None
+    used = {
+        (
+            *(r[k] for k in ("model", "backend", "tp", "pp", "isl", "osl")),
+            None if pd.isna(r["concurrency"]) else r["concurrency"],
+        )
+        for r in records(fit.decomposition.table)
+    }
+    # A step that holds at any concurrency, or an assumed one, was found under the campaign's own (or no) concurrency.
+    loose = {key[:-1] for key in used}
+    factors = []
+    for step in sorted(campaign.breakdowns.steps, key=lambda s: (*s.key[:-1], s.concurrency or 0)):
+        exact = step.key in used
+        fitted = exact or (step.key[:-1] in loose and (step.concurrency is None or (*step.key[:-1], None) in used))
+        factors.append(
+            BalanceFactor(
+                system=campaign.breakdowns.provider.system,
+                backend=step.backend,
+                model=step.model,
+                tp=step.tp,
+                pp=step.pp,
+                isl=step.isl,
+                osl=step.osl,
+                concurrency=step.concurrency,
+                factor=balance_factor(step, campaign.config.balance.partition),
+                status=step.status,
+                fitted=fitted,
+            )
+        )
+    return tuple(factors)
+
+
+def _coefficient(fit: FitResult, s: SeriesFit) -> Coefficient:
+    key = s.key
+    return Coefficient(
+        system=str(key["system"]),
+        backend=str(key["backend"]),
+        backend_versions=VersionRange(first=str(key["backend_version"]), last=str(key["backend_version"])),
+        model=key["model"],
+        precision=key["precision"],
+        estimate=s.estimate,
+        domain=_domain(s.points),
+        positivity_limit_pp=fit.form.positivity_limit_pp(s.estimate.values),
+        form_test=s.form_test,
+        verdict=s.verdict,
+        reasons=s.reasons,
+        warnings=s.warnings,
+        models=tuple(sorted({str(m) for m in s.points["model"]})),
+    )
+
+
+def _domain(points: pd.DataFrame) -> Domain:
+    concurrency = points["concurrency"]
+    seen = pd.concat([concurrency, points["baseline_concurrency"]]).dropna()
+    levels = tuple(sorted({int(p) for p in points["pp"]}))
+    return Domain(
+        gpus=tuple(sorted({int(g) for g in points["gpus"]})),
+        tp=tuple(sorted({int(t) for t in points["tp"]})),
+        pp=Span(low=1.0, high=float(levels[-1])),
+        pp_levels=levels,
+        concurrency=None if concurrency.isna().any() else _span(seen),
+        isl=_span(points["isl"]),
+        osl=_span(points["osl"]),
+    )
+
+
+def _span(values: pd.Series) -> Span:
+    return Span(low=float(values.min()), high=float(values.max()))

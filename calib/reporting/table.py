@@ -1,0 +1,59 @@
+"""A table that can be written in any format: raw values, and how each column is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+DECIMALS = {"ratio": 3, "ratio4": 4, "points": 1, "percent": 0}
+NUMERIC = (*DECIMALS, "int", "p", "plain")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: key in the rows, heading with its unit, and the kind of its values."""
+
+    key: str
+    label: str
+    kind: str = "text"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column is set flush right."""
+        return self.kind in NUMERIC
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of raw values with their columns; ``empty`` is the sentence shown instead of no rows."""
+
+    name: str
+    title: str
+    note: str
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    empty: str = "There is nothing to show."
+
+    def cells(self, row: Mapping[str, Any]) -> list[str]:
+        """One row as it is shown."""
+        return [number(row.get(c.key), c.kind) for c in self.columns]
+
+
+def number(value: Any, kind: str) -> str:
+    """A value as text; empty where it is not known."""
+    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if kind in DECIMALS:
+        text = f"{float(value):.{DECIMALS[kind]}f}"
+        return "0" + text[2:] if text.startswith("-0") and float(text) == 0 else text
+    if kind == "int":
+        return f"{int(value)}"
+    if kind == "p":
+        return "< 1e-6" if value < 1e-6 else f"{float(value):.2g}"
+    if kind == "plain":
+        return f"{float(value):g}"
+    return str(value)

@@ -1,0 +1,360 @@
+"""What the report shows, as tables whose columns know their unit and how they are written."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from calib.campaign import Campaign, Finding
+from calib.coefficients import CoefficientSet
+from calib.efficiency import Decomposition
+from calib.fitting import FitResult, SeriesFit
+from calib.reporting.published import published_tables
+from calib.reporting.table import Column, Table, number
+from calib.schema import records
+from calib.validation import IN_SAMPLE, PER_MODEL, Accuracy
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything a report is made from."""
+
+    campaign: Campaign
+    decomposition: Decomposition
+    fit: FitResult
+    coefficients: CoefficientSet
+    accuracy: Accuracy
+    findings: tuple[Finding, ...]
+
+
+def report_tables(data: ReportData) -> dict[str, Table]:
+    """All tables of the report by name, in the order they are shown."""
+    tables = [
+        observed_table(data.decomposition),
+        decomposition_table(data.decomposition),
+        coefficient_table(data.fit),
+        *concurrency_tables(data.fit),
+        accuracy_table(data.accuracy),
+        *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
+        predicted_table(data.accuracy),
+        balance_table(data.coefficients),
+        quality_table(data.findings),
+        provenance_table(data.coefficients),
+    ]
+    return {t.name: t for t in tables}
+
+
+def observed_table(decomposition: Decomposition) -> Table:
+    """Observed efficiency, one row a series and concurrency, one column a pp."""
+    table = decomposition.table
+    levels = sorted({int(p) for p in table["pp"]})
+    rows: list[dict[str, Any]] = []
+    keys = ["backend", "backend_version", "model"]
+    if decomposition.matching == "matched":
+        keys.append("concurrency")
+    for key, group in table.groupby(keys, dropna=False, sort=False):
+        row: dict[str, Any] = dict(zip(keys, key, strict=True))
+        for r in records(group):
+            row[f"pp{int(r['pp'])}"] = r["efficiency"]
+        if decomposition.matching == "peak":
+            row["concurrency"] = _peaks(group)
+        rows.append(row)
+    peak = decomposition.matching == "peak"
+    how = "each side at its best concurrency" if peak else "the same concurrency on both sides"
+    return Table(
+        name="observed",
+        title="Observed efficiency",
+        note=f"Output throughput per GPU over that of TP{_gpus(table)}/PP1 in the same campaign, {how}. 1 is no loss.",
+        columns=(
+            Column("backend", "backend"),
+            Column("backend_version", "version"),
+            Column("model", "model"),
+            Column(
+                "concurrency",
+                "peak C (PP1 / PP>1) [requests]" if peak else "C [requests]",
+                "text" if peak else "int",
+            ),
+            *(Column(f"pp{level}", f"PP={level} [1]", "ratio") for level in levels),
+        ),
+        rows=tuple(rows),
+        empty="No efficiency could be formed.",
+    )
+
+
+def _gpus(table: pd.DataFrame) -> str:
+    return "/".join(str(g) for g in sorted(set(table["gpus"]))) or "G"
+
+
+def _peaks(group: pd.DataFrame) -> str:
+    own = [number(c, "int") for c in group.sort_values("pp")["concurrency"]]
+    base = sorted({number(c, "int") for c in group["baseline_concurrency"]})
+    if set(own) | set(base) == {""}:
+        return "not stated"
+    return f"{'/'.join(base)} / {', '.join(own)}"
+
+
+def decomposition_table(decomposition: Decomposition) -> Table:
+    """What imbalance explains of the penalty and what is left to scheduling, one row a point."""
+    rows = records(decomposition.table)
+    return Table(
+        name="decomposition",
+        title="Where the throughput goes",
+        note=(
+            "Total penalty = balance share + scheduling share, in percentage points (pp) of the baseline's throughput. The "
+            "scheduling share also holds the change of TP degree and the pipe fill: no run on fewer GPUs separates them. "
+            "A negative share is a gain."
+        ),
+        columns=(
+            Column("backend", "backend"),
+            Column("model", "model"),
+            Column("tp", "TP", "int"),
+            Column("pp", "PP", "int"),
+            Column("concurrency", "C [requests]", "int"),
+            Column("efficiency", "efficiency [1]", "ratio"),
+            Column("total_penalty_pp", "total penalty [pp]", "points"),
+            Column("balance_share_pp", "balance share [pp]", "points"),
+            Column("scheduling_share_pp", "scheduling share [pp]", "points"),
+            Column("balance_share_of_total_pct", "balance of total [%]", "percent"),
+            Column("balance_factor", "balance factor [1]", "ratio"),
+            Column("balance_status", "balance is"),
+            Column("residual", "residual [1]", "ratio"),
+        ),
+        rows=tuple(rows),
+        empty="No efficiency could be decomposed.",
+    )
+
+
+def coefficient_table(fit: FitResult) -> Table:
+    """``s`` per model and backend with its interval and verdict."""
+    rows = [_coefficient_row(s, s.key["model"] or "") for s in fit.series]
+    rows += [_coefficient_row(s, "(backend, any model)") for s in fit.pools]
+    rows += [_coefficient_row(s, "(flat c, without balance)") | {"verdict": "-"} for s in fit.flat]
+    return Table(
+        name="coefficients",
+        title=f"Coefficients of {fit.form.formula}",
+        note=(
+            "FIT: the form describes the points within their measurement error. WARN: it could not be tested, or has no "
+            "interval. REFUSED: the data reject the form, and a predictor will not apply it. The interval is 95 %, from the t "
+            "distribution with the degrees of freedom shown. For a backend it is that of a model not measured."
+        ),
+        columns=(
+            Column("backend", "backend"),
+            Column("model", "model"),
+            Column("verdict", "verdict", "verdict"),
+            Column("s", "s ± standard error [1]"),
+            Column("interval", "95 % interval [1]"),
+            Column("n", "points", "int"),
+            Column("dof", "dof", "int"),
+            Column("p_value", "p of the form", "p"),
+            Column("reasons", "why", "long"),
+            Column("warnings", "warnings beside it", "long"),
+        ),
+        rows=tuple(rows),
+        empty="Nothing was fitted.",
+    )
+
+
+def _coefficient_row(s: SeriesFit, label: str) -> dict[str, Any]:
+    e = s.estimate
+    value, error = e.values[0], e.stderr[0] if e.stderr else None
+    digits = 3 if error is None or error <= 0 else min(6, max(3, 1 - math.floor(math.log10(error))))
+    interval = e.interval95[0] if e.interval95 else None
+    return {
+        "backend": s.key["backend"],
+        "model": label,
+        "verdict": s.verdict,
+        "s": f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"),
+        "interval": "unknown" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}",
+        "n": e.n,
+        "dof": e.dof,
+        "p_value": None if s.form_test is None else s.form_test.p_value,
+        "reasons": "; ".join(s.reasons),
+        "warnings": "; ".join(s.warnings),
+        "value": value,
+        "stderr": error,
+        "low95": None if interval is None else interval.low,
+        "high95": None if interval is None else interval.high,
+    }
+
+
+def concurrency_tables(fit: FitResult) -> list[Table]:
+    """``s`` of every concurrency on its own, where a matched campaign has several."""
+    rows = [
+        {"backend": s.key["backend"], "model": s.key["model"], "concurrency": c, "s": value, "p_value": p}
+        for s in fit.series
+        for c, value, p in s.by_concurrency
+    ]
+    if not rows:
+        return []
+    return [
+        Table(
+            name="by_concurrency",
+            title="The same coefficient at each concurrency",
+            note="A stable s is no proof of the form: p is the probability of points this far from the curve by chance.",
+            columns=(
+                Column("backend", "backend"),
+                Column("model", "model"),
+                Column("concurrency", "C [requests]", "int"),
+                Column("s", "s [1]", "ratio"),
+                Column("p_value", "p of the form", "p"),
+            ),
+            rows=tuple(rows),
+        )
+    ]
+
+
+def accuracy_table(accuracy: Accuracy) -> Table:
+    """Mean and worst error of each approach, in sample and left out."""
+    return Table(
+        name="accuracy",
+        title="How wrong the prediction is",
+        note=(
+            "Absolute error of the predicted efficiency in percentage points (pp), over points. Left out: each pp level is "
+            "predicted from a fit to the other levels. Refused coefficients are included, to show why they are."
+        ),
+        columns=(
+            Column("backend", "backend"),
+            Column("approach", "approach"),
+            Column("scheme", "scheme"),
+            Column("mean_abs_error_pp", "mean error [pp]", "points"),
+            Column("max_abs_error_pp", "worst error [pp]", "points"),
+            Column("worst_point", "worst at"),
+            Column("coverage", "predicted points"),
+        ),
+        rows=tuple(r | {"coverage": f"{r['predicted']} of {r['points']}"} for r in records(accuracy.summary)),
+        empty="Nothing could be predicted.",
+    )
+
+
+def predicted_table(accuracy: Accuracy) -> Table:
+    """Measured and predicted efficiency of every point, per-model coefficients."""
+    points = accuracy.points[accuracy.points["approach"] == PER_MODEL]
+    keys = ["backend", "model", "tp", "pp", "concurrency"]
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for r in records(points):
+        row = rows.setdefault(tuple(str(r[k]) for k in keys), {k: r[k] for k in keys} | {"measured": r["measured"]})
+        left = r["scheme"] != IN_SAMPLE
+        row["left_out" if left else "predicted"] = r["predicted"]
+        row["left_out_error_pp" if left else "error_pp"] = r["error_pp"]
+    return Table(
+        name="predicted",
+        title="Measured and predicted efficiency",
+        note="With one s a model. Error = predicted - measured, in percentage points (pp).",
+        columns=(
+            Column("backend", "backend"),
+            Column("model", "model"),
+            Column("tp", "TP", "int"),
+            Column("pp", "PP", "int"),
+            Column("concurrency", "C [requests]", "int"),
+            Column("measured", "measured [1]", "ratio"),
+            Column("predicted", "predicted [1]", "ratio"),
+            Column("error_pp", "error [pp]", "points"),
+            Column("left_out", "left out [1]", "ratio"),
+            Column("left_out_error_pp", "its error [pp]", "points"),
+        ),
+        rows=tuple(rows.values()),
+    )
+
+
+def balance_table(coefficients: CoefficientSet) -> Table:
+    """The balance factors the coefficients were fitted with, and their source."""
+    source = coefficients.balance_source
+    rows = [
+        {
+            "backend": b.backend, "model": b.model, "tp": b.tp, "pp": b.pp, "concurrency": b.concurrency,
+            "factor": b.factor, "status": b.status,
+        }
+        for b in coefficients.balance_factors
+        if b.fitted
+    ]  # fmt: skip
+    return Table(
+        name="balance",
+        title="Balance factors",
+        note=(
+            f"From {source.name} {source.version} for {source.system}: {source.note}. {source.step} step, layers placed by "
+            f"the rule '{source.partition}'."
+        ),
+        columns=(
+            Column("backend", "backend"),
+            Column("model", "model"),
+            Column("tp", "TP", "int"),
+            Column("pp", "PP", "int"),
+            Column("concurrency", "C [requests]", "int"),
+            Column("factor", "balance factor [1]", "ratio4"),
+            Column("status", "is"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def quality_table(findings: tuple[Finding, ...]) -> Table:
+    """What was set aside or warned about, and by which rule."""
+    rows = [
+        {
+            "verdict": f.verdict, "rule": f.rule, "subject": f.subject, "reason": f.reason, "limit": f.limit,
+            "source": f.source_file + (f":{f.source_row}" if f.source_row else ""),
+        }
+        for f in sorted(findings, key=lambda f: (f.verdict, f.rule))
+    ]  # fmt: skip
+    return Table(
+        name="quality",
+        title="What the measurements are worth",
+        note="REJECT: set aside, not used. WARN: used, and the warning travels with the coefficient.",
+        columns=(
+            Column("verdict", "verdict", "verdict"),
+            Column("rule", "rule"),
+            Column("subject", "run or series"),
+            Column("reason", "reason", "long"),
+            Column("limit", "limit", "plain"),
+            Column("source", "source"),
+        ),
+        rows=tuple(rows),
+        empty="Nothing was set aside, and there is nothing to warn about.",
+    )
+
+
+def provenance_table(coefficients: CoefficientSet) -> Table:
+    """The inputs by content."""
+    return Table(
+        name="inputs",
+        title="Inputs",
+        note=f"calib {coefficients.calib_version}; digest of the coefficients {coefficients.digest}.",
+        columns=(Column("campaign", "campaign"), Column("path", "file"), Column("sha256", "SHA-256")),
+        rows=tuple({"campaign": i.campaign, "path": i.path, "sha256": i.sha256} for i in coefficients.inputs),
+    )
+
+
+def headline(data: ReportData) -> list[dict[str, str]]:
+    """A few sentences a backend that answer whether the prediction can be trusted."""
+    lines = []
+    for backend in sorted({str(s.key["backend"]) for s in data.fit.series}):
+        series = [s for s in data.fit.series if s.key["backend"] == backend]
+        verdicts = {s.verdict for s in series}
+        verdict = (
+            "REFUSED" if "REFUSED" in verdicts and "FIT" not in verdicts else "FIT" if verdicts == {"FIT"} else "WARN"
+        )
+        lines.append({"backend": backend, "verdict": verdict, "text": _trust(data, backend, series)})
+    return lines
+
+
+def _trust(data: ReportData, backend: str, series: list[SeriesFit]) -> str:
+    said = []
+    for word, verb in (("FIT", "fits"), ("REFUSED", "is refused for"), ("WARN", "could not be tested for")):
+        hit = [str(s.key["model"]) for s in series if s.verdict == word]
+        if hit:
+            said.append(
+                f"{verb} {len(hit)} of {len(series)} models" + ("" if word == "FIT" else f" ({', '.join(hit)})")
+            )
+    text = f"The form {data.fit.form.formula} {', '.join(said)}."
+    table = data.accuracy.summary
+    for r in records(table[(table["backend"] == backend) & (table["approach"] == PER_MODEL)]):
+        if r["predicted"]:
+            scheme = "In sample" if r["scheme"] == IN_SAMPLE else "For pp levels left out of the fit"
+            text += (
+                f" {scheme} the predicted efficiency is off by {r['mean_abs_error_pp']:.1f} pp on average,"
+                f" {r['max_abs_error_pp']:.1f} pp at worst ({r['predicted']} of {r['points']} points)."
+            )
+    return text

@@ -1,0 +1,173 @@
+"""Per-op latencies of one step: the breakdown file, and what a provider of breakdowns must offer.
+
+A breakdown file is JSON::
+
+    {"format": "calib-breakdowns", "format_version": 1,
+     "provider": {"name", "version", "system", "note"},
+     "steps": [{"model", "backend", "tp", "pp", "concurrency", "microbatch", "isl", "osl", "num_layers",
+                "status": "computed | assumed | derived", "ops_ms": {"generation_embedding": 0.003, ...}}]}
+
+``ops_ms`` holds the latency [ms] of each op over the whole decode step: all layers, all links together. ``concurrency``
+is null for a step that holds at any. ``status`` is ``assumed`` where the concurrency is not the campaign's own statement
+and ``derived`` where the step was not published but worked out from another one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from calib.errors import BreakdownError
+from calib.provenance import read_bytes
+
+Status = Literal["computed", "assumed", "derived"]
+
+
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Provider(_Record, frozen=True, kw_only=True):
+    """Which tool, version and tables the latencies come from."""
+
+    name: str
+    version: str
+    system: str
+    note: str = ""
+
+
+class Step(_Record, frozen=True, kw_only=True):
+    """The per-op latencies [ms] of one decode step of one configuration."""
+
+    model: str
+    backend: str
+    tp: int
+    pp: int
+    concurrency: int | None
+    microbatch: int | None
+    isl: int
+    osl: int
+    num_layers: int
+    status: Status
+    ops_ms: dict[str, float]
+
+    @property
+    def key(self) -> StepKey:
+        """What a step is looked up by."""
+        return (self.model, self.backend, self.tp, self.pp, self.isl, self.osl, self.concurrency)
+
+
+StepKey = tuple[str, str, int, int, int, int, int | None]
+
+
+class StepRequest(_Record, frozen=True, kw_only=True):
+    """The step a provider is asked for. ``config`` is a Hugging Face ``config.json`` folder, where the tool needs one."""
+
+    model: str
+    backend: str
+    system: str
+    tp: int
+    pp: int
+    concurrency: int
+    isl: int
+    osl: int
+    status: Status
+    config: str | None = None
+
+
+class BreakdownProvider(Protocol):
+    """A source of per-op latencies."""
+
+    @property
+    def provider(self) -> Provider:
+        """Name, version and tables, to be stored beside the numbers."""
+
+    def step(self, request: StepRequest) -> Step:
+        """The decode step of one configuration; `BreakdownError` where the tool does not cover it."""
+
+
+class Breakdowns(_Record, frozen=True, kw_only=True):
+    """A breakdown file."""
+
+    format: Literal["calib-breakdowns"]
+    format_version: Literal[1]
+    provider: Provider
+    steps: tuple[Step, ...]
+
+    def find(
+        self, model: str, backend: str, *, tp: int, pp: int, isl: int, osl: int, concurrency: int | None
+    ) -> Step | None:
+        """The step of a configuration and workload: at that concurrency, else one that holds at any.
+
+        Where the campaign states no concurrency, the one step of that configuration.
+
+        Raises
+        ------
+        BreakdownError
+            No concurrency is stated and the file has steps at several.
+        """
+        wanted = (model, backend, tp, pp, isl, osl)
+        here = [s for s in self.steps if s.key[:-1] == wanted]
+        if concurrency is not None:
+            exact = [s for s in here if s.concurrency == concurrency]
+            return next(iter(exact or [s for s in here if s.concurrency is None]), None)
+        if len(here) > 1:
+            raise BreakdownError(
+                f"has {len(here)} steps of {model} on {backend} at TP{tp}/PP{pp} and the campaign states no concurrency",
+                field="steps",
+                remedy="keep the one that is assumed",
+            )
+        return next(iter(here), None)
+
+    def to_json(self) -> bytes:
+        """The file's bytes, one step a line."""
+        head = msgspec.structs.replace(self, steps=())
+        start = msgspec.json.encode(head).removesuffix(b"[]}")
+        rows = b",\n".join(msgspec.json.encode(s) for s in self.steps)
+        return start + b"[\n" + rows + b"\n]}\n"
+
+    @classmethod
+    def from_json(cls, data: bytes, *, file: str | Path | None = None) -> Breakdowns:
+        """Parse and check a breakdown file.
+
+        Raises
+        ------
+        BreakdownError
+            Not JSON, an unknown or missing field, a wrong type, or two steps of one configuration.
+        """
+        try:
+            loaded = msgspec.json.decode(data, type=cls)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            problem, _, path = str(error).partition(" - at ")
+            raise BreakdownError(
+                f"is not a valid breakdown file ({problem[:1].lower()}{problem[1:]})",
+                file=file,
+                field=path.strip("`") or None,
+                remedy="write it with `calib breakdown`, or compare with the format in the README",
+            ) from None
+        seen: set[StepKey] = set()
+        for index, step in enumerate(loaded.steps):
+            if step.key in seen:
+                raise BreakdownError(
+                    f"stands twice: {step.model} on {step.backend} at TP{step.tp}/PP{step.pp}, "
+                    f"concurrency {step.concurrency}",
+                    file=file,
+                    field=f"$.steps[{index}]",
+                    remedy="remove one",
+                )
+            seen.add(step.key)
+        return loaded
+
+    @classmethod
+    def load(cls, path: str | Path) -> Breakdowns:
+        """Read the file at ``path``.
+
+        Raises
+        ------
+        BreakdownError
+            As `from_json`, or the file cannot be read.
+        """
+        path = Path(path)
+        return cls.from_json(read_bytes(path, kind=BreakdownError), file=path)

@@ -1,0 +1,122 @@
+"""Breakdowns from ``aiconfigurator-core`` (extra ``aic``): measured kernel tables of H100, H200, B200 and others.
+
+The package estimates one decode step op by op; no GPU is needed. Facts about its interface are those of 0.12.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import logging
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from calib.errors import BreakdownError, MissingExtraError
+from calib.stages.breakdown import Provider, Step, StepRequest
+from calib.stages.steady_state import microbatch_size
+
+PACKAGE = "aiconfigurator-core"
+
+
+class AiconfiguratorProvider:
+    """Decode-step latencies from the package's tables for one system.
+
+    Parameters
+    ----------
+    system
+        The package's name of the GPU system, e.g. ``h200_sxm``.
+    versions
+        Table version per backend; the package's current one where a backend is not named. The tables are of a few engine
+        versions only; which one was used is stated in ``provider.note``.
+
+    Raises
+    ------
+    MissingExtraError
+        The package is not installed.
+    """
+
+    def __init__(self, system: str, versions: dict[str, str] | None = None) -> None:
+        self._sdk = {name: _import(name) for name in ("perf_database", "models", "config", "rust_engine_step")}
+        self._system = system
+        self._wanted = dict(versions or {})
+        self._databases: dict[str, Any] = {}
+        logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
+
+    @property
+    def provider(self) -> Provider:
+        """Package, version, system, and the table version of every backend asked for so far."""
+        tables = ", ".join(f"{b} {d.version}" for b, d in sorted(self._databases.items()))
+        return Provider(
+            name=PACKAGE,
+            version=importlib.metadata.version(PACKAGE),
+            system=self._system,
+            note=f"decode step at half the output length, tables of {tables}",
+        )
+
+    def step(self, request: StepRequest) -> Step:
+        """The decode step at microbatch ``ceil(C/pp)``.
+
+        Raises
+        ------
+        BreakdownError
+            The tables do not cover the request.
+        """
+        if request.system != self._system:
+            raise BreakdownError("is not this provider's system", field="system", value=request.system)
+        microbatch = microbatch_size(request.concurrency, request.pp)
+        try:
+            database = self._database(request.backend)
+            with as_file(_config_folder(request)) as folder:
+                model = self._sdk["models"].get_model(
+                    str(folder) if folder.is_dir() else request.model,
+                    self._sdk["config"].ModelConfig(tp_size=request.tp, pp_size=request.pp),
+                    request.backend,
+                )
+            _, _, ops, *_ = self._sdk["rust_engine_step"].estimate_decode_step_breakdown_with_rust(
+                model, database, gen_tokens=microbatch, isl=request.isl, osl=request.osl
+            )
+        except Exception as error:  # the package raises many kinds; all mean "not covered" here
+            raise BreakdownError(
+                f"{PACKAGE} has no step for {request.model} on {request.backend} / {request.system} at "
+                f"TP{request.tp}/PP{request.pp} ({type(error).__name__}: {error})",
+                remedy="give a folder with the model's config.json with --model-config, or a breakdown file",
+            ) from None
+        return Step(
+            model=request.model,
+            backend=request.backend,
+            tp=request.tp,
+            pp=request.pp,
+            concurrency=request.concurrency,
+            microbatch=microbatch,
+            isl=request.isl,
+            osl=request.osl,
+            num_layers=int(model._num_layers),
+            status=request.status,
+            ops_ms={name: round(float(ms), 9) for name, ms in ops.items()},
+        )
+
+    def _database(self, backend: str) -> Any:
+        if backend not in self._databases:
+            version = self._wanted.get(backend, "current")
+            database = self._sdk["perf_database"].get_database(self._system, backend, version)
+            if database is None:
+                raise BreakdownError(f"no tables of {backend} {version} for {self._system}")
+            self._databases[backend] = database
+        return self._databases[backend]
+
+
+def _config_folder(request: StepRequest) -> Any:
+    """The user's folder, else one shipped with calib for models the package has no configuration of."""
+    if request.config is not None:
+        return Path(request.config)
+    return files("calib.data") / "model_configs" / request.model.replace("/", "--")
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(f"aiconfigurator_core.sdk.{name}")
+    except ImportError:
+        raise MissingExtraError(
+            f"{PACKAGE} is not installed", remedy="install it with pip install 'llm-calib[aic]'"
+        ) from None

@@ -1,0 +1,155 @@
+"""How wrong a prediction is, in sample and left out, point by point.
+
+Error = predicted - measured, in percentage points of efficiency. Averages are taken over points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from calib.coefficients import CoefficientSet
+from calib.curve import fit_curve
+from calib.fitting import KEY, POOL_KEY, FitResult
+from calib.predict import Predictor
+from calib.residual import ResidualForm
+
+Array = NDArray[np.float64]
+Train = Callable[[ResidualForm, pd.DataFrame, pd.DataFrame], Array]
+
+PER_MODEL = "balance * (1 - s_model*log2(pp))"
+PER_BACKEND = "balance * (1 - s_backend*log2(pp))"
+FLAT = "1 - c*log2(pp), no balance"
+APPROACHES = (FLAT, PER_MODEL, PER_BACKEND)
+IN_SAMPLE = "in-sample"
+LEFT_OUT = "leave-one-pp-out"
+POINT = (
+    "system",
+    "backend",
+    "backend_version",
+    "model",
+    "precision",
+    "tp",
+    "pp",
+    "concurrency",
+    "isl",
+    "osl",
+)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Errors of each approach.
+
+    Attributes
+    ----------
+    points : DataFrame
+        One row a (approach, scheme, point): ``measured``, ``predicted`` [1] (NaN where it cannot be predicted) and
+        ``error_pp`` [percentage points].
+    summary : DataFrame
+        One row a (backend, approach, scheme): points, points predicted, mean and worst absolute error [percentage points].
+    """
+
+    points: pd.DataFrame
+    summary: pd.DataFrame
+
+
+def error_pp(*, predicted: ArrayLike, measured: ArrayLike) -> Array:
+    """Predicted minus measured efficiency [percentage points]."""
+    return 100.0 * (np.asarray(predicted, dtype=np.float64) - np.asarray(measured, dtype=np.float64))
+
+
+def accuracy(fit: FitResult, coefficients: CoefficientSet) -> Accuracy:
+    """Errors of the flat coefficient, of one ``s`` a model and of one ``s`` a backend.
+
+    In sample, the per-model predictions are what `Predictor` gives for ``coefficients``, bit for bit. Left out, each pp
+    level is predicted from a fit to the other levels of the same group. Refused coefficients are included: the table
+    shows why they are refused.
+    """
+    table, form = fit.decomposition.table, fit.form
+    predicted = {
+        (FLAT, IN_SAMPLE): _by_group(form, table, POOL_KEY, _flat),
+        (FLAT, LEFT_OUT): _by_group(form, table, POOL_KEY, _left_out(_flat)),
+        (PER_MODEL, IN_SAMPLE): predict_points(coefficients, table),
+        (PER_MODEL, LEFT_OUT): _by_group(form, table, KEY, _left_out(_balanced)),
+        (PER_BACKEND, IN_SAMPLE): _by_group(form, table, POOL_KEY, _balanced),
+        (PER_BACKEND, LEFT_OUT): _by_group(form, table, POOL_KEY, _left_out(_balanced)),
+    }
+    parts = []
+    for (approach, scheme), values in predicted.items():
+        part = table[list(POINT)].copy()
+        part.insert(0, "approach", approach)
+        part.insert(1, "scheme", scheme)
+        part["measured"] = table["efficiency"]
+        part["predicted"] = values
+        part["error_pp"] = error_pp(predicted=values, measured=table["efficiency"])
+        parts.append(part)
+    points = pd.concat(parts, ignore_index=True)
+    return Accuracy(points, _summary(points))
+
+
+def predict_points(coefficients: CoefficientSet, table: pd.DataFrame) -> Array:
+    """The factor [1] the coefficient file gives for each row of a decomposition's table, refused ones included.
+
+    The concurrency is left out where the campaign states none.
+    """
+    columns = [c for c in POINT if c != "precision"]
+    if table["concurrency"].isna().all():
+        columns.remove("concurrency")
+    points = {c: table[c].to_numpy() for c in columns}
+    return Predictor(coefficients).factor(points, allow_refused=set(table["model"])).value
+
+
+def _by_group(form: ResidualForm, table: pd.DataFrame, key: tuple[str, ...], predict: Train) -> Array:
+    values = np.full(len(table), np.nan)
+    for _, group in table.groupby(list(key), dropna=False, sort=True):
+        values[group.index] = predict(form, group, group)
+    return values
+
+
+def _flat(form: ResidualForm, train: pd.DataFrame, test: pd.DataFrame) -> Array:
+    return form.residual(test["pp"].to_numpy(), fit_curve(form, train, column="efficiency").values)
+
+
+def _balanced(form: ResidualForm, train: pd.DataFrame, test: pd.DataFrame) -> Array:
+    return test["balance_factor"].to_numpy() * form.residual(test["pp"].to_numpy(), fit_curve(form, train).values)
+
+
+def _left_out(predict: Train) -> Train:
+    def each_level(form: ResidualForm, train: pd.DataFrame, test: pd.DataFrame) -> Array:
+        values = np.full(len(test), np.nan)
+        for level in sorted(set(test["pp"])):
+            rest, here = train[train["pp"] != level], (test["pp"] == level).to_numpy()
+            if len(rest):
+                values[here] = predict(form, rest, test[here])
+        return values
+
+    return each_level
+
+
+def _summary(points: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for (backend, approach, scheme), group in points.groupby(["backend", "approach", "scheme"], sort=False):
+        known = group[group["predicted"].notna()]
+        size = known["error_pp"].abs()
+        worst = known.iloc[int(size.argmax())] if len(known) else None
+        rows.append(
+            {
+                "backend": backend,
+                "approach": approach,
+                "scheme": scheme,
+                "points": len(group),
+                "predicted": len(known),
+                "mean_abs_error_pp": float(size.mean()) if len(known) else np.nan,
+                "max_abs_error_pp": float(size.max()) if len(known) else np.nan,
+                "worst_point": "" if worst is None else f"{worst['model']} TP{worst['tp']}/PP{worst['pp']}",
+            }
+        )
+    table = pd.DataFrame(rows)
+    rank = {name: i for i, name in enumerate((*APPROACHES, IN_SAMPLE, LEFT_OUT))}
+    order = table.assign(_a=table["approach"].map(rank), _s=table["scheme"].map(rank))
+    return order.sort_values(["backend", "_a", "_s"], kind="stable", ignore_index=True).drop(columns=["_a", "_s"])

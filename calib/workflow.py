@@ -1,0 +1,304 @@
+"""The main job, step by step: the only module that composes the others."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+import calib
+from calib.campaign import Campaign, Finding, read_campaign
+from calib.coefficients import FILE_NAME, CoefficientSet, Matching
+from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
+from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError, UsageError
+from calib.fitting import FitResult, fit
+from calib.provenance import SHORT
+from calib.publish import coefficient_set
+from calib.quality import screen
+from calib.reporting import ReportData, render_html, render_json, render_markdown
+from calib.schema import records
+from calib.stages.breakdown import BreakdownProvider, Breakdowns, StepRequest
+from calib.validation import Accuracy, accuracy
+
+DEFAULT_CAMPAIGN = "h200-vllm-pp"
+REPORT_FILES = ("report.html", "report.md", "report.json")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run can be asked to do differently."""
+
+    matching: Matching | None = None
+    form: str = "log2"
+    error_floor: float = ERROR_FLOOR
+    strict: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything the main job found, before anything is written."""
+
+    campaign: Campaign
+    decomposition: Decomposition
+    fit: FitResult
+    coefficients: CoefficientSet
+    accuracy: Accuracy
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything that was set aside or warned about, in the order of the job."""
+        return self.campaign.findings + self.decomposition.findings
+
+    def report_data(self) -> ReportData:
+        """What the report shows."""
+        return ReportData(
+            campaign=self.campaign,
+            decomposition=self.decomposition,
+            fit=self.fit,
+            coefficients=self.coefficients,
+            accuracy=self.accuracy,
+            findings=self.findings,
+        )
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where the results are. ``new`` is False where the same results were there already."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    new: bool
+
+
+def shipped_campaigns() -> dict[str, Path]:
+    """The campaigns that come with calib, by name: from the wheel, or from the repository it is installed from."""
+    package = Path(calib.__file__).parent
+    for root in (package / "_measurements", package.parent / "measurements"):
+        if root.is_dir():
+            return {p.name: p for p in sorted(root.iterdir()) if (p / "campaign.toml").is_file()}
+    return {}
+
+
+def find_campaign(name_or_folder: str | Path) -> Path:
+    """A folder that exists, else the shipped campaign of that name.
+
+    Raises
+    ------
+    CampaignError
+        Neither is there.
+    """
+    folder, shipped = Path(name_or_folder), shipped_campaigns()
+    if folder.is_dir():
+        return folder
+    if str(name_or_folder) in shipped:
+        return shipped[str(name_or_folder)]
+    raise CampaignError(
+        "is neither a folder nor a shipped campaign",
+        file=folder,
+        remedy=f"give a folder, or one of {', '.join(shipped)}",
+    )
+
+
+def load_campaign(name_or_folder: str | Path = DEFAULT_CAMPAIGN) -> Campaign:
+    """Read and screen a campaign: a folder with a ``campaign.toml``, or the name of a shipped one.
+
+    Raises
+    ------
+    CampaignError, ContradictionError, UnknownTopologyError, BreakdownError
+        See `calib.campaign.read_campaign`.
+    """
+    return screen(read_campaign(find_campaign(name_or_folder)))
+
+
+def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | None = None) -> Result:
+    """Campaign to coefficients and their accuracy, in memory.
+
+    Raises
+    ------
+    CalibError
+        See the steps; `SetAsideError` under ``strict`` where anything is set aside, `NothingToFitError` where nothing
+        usable remains.
+    """
+    options = options or Options()
+    campaign = load_campaign(name_or_folder)
+    decomposition = decompose(campaign, matching=options.matching, error_floor=options.error_floor)
+    set_aside = [f for f in (*campaign.findings, *decomposition.findings) if f.verdict == "REJECT"]
+    check_strict(set_aside, options.strict)
+    try:
+        result = fit(decomposition, form=options.form)
+    except NothingToFitError as error:
+        raise _with_first_reason(error, set_aside) from None
+    coefficients = coefficient_set(result)
+    return Result(campaign, decomposition, result, coefficients, accuracy(result, coefficients))
+
+
+def check_strict(set_aside: Iterable[Finding], strict: bool) -> None:
+    """Raise for the first thing that was set aside, where ``strict`` is asked for.
+
+    Raises
+    ------
+    SetAsideError
+        Something was set aside.
+    """
+    rejected = [f for f in set_aside if f.verdict == "REJECT"]
+    if strict and rejected:
+        first = rejected[0]
+        more = f" (and {len(rejected) - 1} more)" if len(rejected) > 1 else ""
+        raise SetAsideError(
+            f"{first.subject} would be set aside by rule '{first.rule}': {first.reason}{more}",
+            file=first.source_file or None,
+            remedy="correct or remove it, or run without --strict",
+        )
+
+
+def run(
+    name_or_folder: str | Path = DEFAULT_CAMPAIGN,
+    *,
+    out: str | Path = "reports",
+    options: Options | None = None,
+) -> tuple[Result, Written]:
+    """The main job: calibrate a campaign and write coefficients and report below ``out``.
+
+    Raises
+    ------
+    CalibError
+        As `calibrate` and `report`.
+    """
+    result = calibrate(name_or_folder, options)
+    return result, report(result, out)
+
+
+def report(result: Result, out: str | Path = "reports") -> Written:
+    """Write coefficient file and report into ``out/<date>-<digest>/``, whole or not at all.
+
+    Results of the same digest that are there already are left as they are, and nothing is written.
+
+    Raises
+    ------
+    OutputError
+        ``out`` cannot be written; nothing that existed was changed.
+    """
+    out, coefficients = Path(out), result.coefficients
+    digest = coefficients.digest[:SHORT]
+    names = (FILE_NAME, *REPORT_FILES)
+    for folder in sorted(out.glob(f"????-??-??-{digest}")):
+        if all((folder / name).is_file() for name in names) and CoefficientSet.load(folder / FILE_NAME) is not None:
+            return Written(folder, tuple(folder / n for n in names), new=False)
+    folder = out / f"{coefficients.created.at[:10]}-{digest}"
+    data = result.report_data()
+    contents = {
+        FILE_NAME: coefficients.to_json(),
+        "report.html": render_html(data).encode(),
+        "report.md": render_markdown(data).encode(),
+        "report.json": render_json(data),
+    }
+    _write_folder(folder, contents)
+    return Written(folder, tuple(folder / n for n in names), new=True)
+
+
+def compute_breakdowns(
+    campaign: Campaign,
+    provider: BreakdownProvider,
+    *,
+    configs: Mapping[str, str] | None = None,
+    progress: Callable[[Iterable[StepRequest], int], Iterable[StepRequest]] | None = None,
+) -> Breakdowns:
+    """The decode step of every configuration of a campaign, from ``provider``.
+
+    Parameters
+    ----------
+    configs
+        Model -> folder with its Hugging Face ``config.json``, for models the provider does not know.
+    progress
+        Wraps the loop, e.g. with a progress bar.
+
+    Raises
+    ------
+    BreakdownError
+        The provider does not cover a configuration.
+    CampaignError
+        A run states no concurrency and ``[balance]`` assumes none for its model.
+    """
+    requests = _step_requests(campaign, configs or {})
+    steps = [provider.step(r) for r in (progress(requests, len(requests)) if progress else requests)]
+    return Breakdowns(format="calib-breakdowns", format_version=1, provider=provider.provider, steps=tuple(steps))
+
+
+def _step_requests(campaign: Campaign, configs: Mapping[str, str]) -> list[StepRequest]:
+    assumed = campaign.config.balance.assumed_concurrency if campaign.config.balance else {}
+    columns = ["model", "backend", "system", "tp", "pp", "isl", "osl", "concurrency"]
+    rows = campaign.runs[columns].drop_duplicates().sort_values(columns, kind="stable")
+    requests = []
+    for row in records(rows):
+        stated = None if pd.isna(row["concurrency"]) else int(row["concurrency"])
+        concurrency = stated or assumed.get(row["model"])
+        if concurrency is None:
+            raise CampaignError(
+                f"{row['model']} states no concurrency",
+                file=campaign.folder / "campaign.toml",
+                field="balance.assumed_concurrency",
+                remedy="state the concurrency to assume for this model",
+            )
+        requests.append(
+            StepRequest(
+                model=row["model"],
+                backend=row["backend"],
+                system=row["system"],
+                tp=int(row["tp"]),
+                pp=int(row["pp"]),
+                isl=int(row["isl"]),
+                osl=int(row["osl"]),
+                concurrency=concurrency,
+                status="computed" if stated else "assumed",
+                config=configs.get(row["model"]),
+            )
+        )
+    return requests
+
+
+def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Create ``folder`` with ``contents`` in one step, or leave everything as it was."""
+    temporary: Path | None = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        temporary.chmod(0o755)
+        for name, data in contents.items():
+            (temporary / name).write_bytes(data)
+        if folder.exists():
+            raise UsageError(
+                "holds other or incomplete results and is not overwritten", file=folder,
+                remedy="move it away, or choose another folder with --out",
+            )  # fmt: skip
+        temporary.rename(folder)
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror or error}), and nothing was changed",
+            file=folder,
+            remedy="choose a writable folder with --out, or free some space",
+        ) from None
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> CalibError:
+    if not set_aside:
+        return error
+    first = set_aside[0]
+    return NothingToFitError(
+        f"{error.problem}: {len(set_aside)} set aside, the first is {first.subject} by rule '{first.rule}' "
+        f"({first.reason})",
+        file=first.source_file or None,
+        remedy="correct the data; `calib ingest` lists every reason",
+    )
+
+
+__all__ = [
+    "Options", "Result", "Written", "calibrate", "compute_breakdowns", "find_campaign", "load_campaign", "report", "run",
+    "shipped_campaigns",
+]  # fmt: skip
