@@ -1,0 +1,127 @@
+"""Fixtures shared by all tests: campaign folders to break, a known truth to recover, the command line in-process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calib.workflow import find_campaign
+
+SHARED = Path(os.environ.get("CALIB_SHARED", Path(__file__).parents[2] / "shared"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of published data and samples that a user's clone does not have."""
+    if not SHARED.is_dir():
+        pytest.skip("the shared folder with published data and samples is not beside this clone")
+    return SHARED
+
+
+@pytest.fixture
+def vllm_folder(tmp_path: Path) -> Path:
+    """A copy of the shipped H200/vLLM campaign that a test may break."""
+    folder = tmp_path / "campaign"
+    shutil.copytree(find_campaign("h200-vllm-pp"), folder)
+    return folder
+
+
+@pytest.fixture
+def edit() -> Callable[[Path, str, str], None]:
+    """Replace one piece of text in a file; the piece must be there."""
+
+    def replace(path: Path, old: str, new: str) -> None:
+        text = path.read_text(encoding="utf-8")
+        assert old in text, f"{old!r} is not in {path.name}"
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+    return replace
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Run the command line as a user would, without the start-up time of a process."""
+
+    def call(*arguments: object) -> Outcome:
+        from calib.cli import main
+
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["calib", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        return Outcome(int(stop.value.code or 0), captured.out, captured.err)
+
+    return call
+
+
+PP = {2: 4, 4: 2, 8: 1}  # pp -> tp on 8 GPUs
+
+
+def balance_of(layers: int, head: float, pp: int) -> float:
+    """Balance of equal layers of 1 ms and a head of ``head`` ms, no links: worked out here, not by the code under test."""
+    most = -(-layers // pp)
+    last = layers // pp
+    return (layers + head) / pp / max(most, last + head)
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> Callable[..., Path]:
+    """A campaign folder with a known ``s``: throughput = baseline * balance * (1 - s*log2(pp)) * noise."""
+
+    def make(
+        s: dict[str, float],
+        *,
+        noise: float = 0.0,
+        seed: int = 0,
+        layers: int = 32,
+        head: float = 2.0,
+        levels: tuple[int, ...] = (2, 4, 8),
+        name: str = "simulated",
+    ) -> Path:
+        rng = np.random.default_rng(seed)
+        folder = tmp_path / name
+        folder.mkdir()
+        lines = ["model,tp,pp,concurrency,output_tokens_per_s"]
+        steps = []
+        for model, truth in s.items():
+            lines.append(f"{model},8,1,64,{1000.0 * (1 + noise * rng.standard_normal())!r}")
+            for pp in levels:
+                eta = balance_of(layers, head, pp) * (1 - truth * np.log2(pp))
+                lines.append(f"{model},{PP[pp]},{pp},64,{1000.0 * float(eta) * (1 + noise * rng.standard_normal())!r}")
+                steps.append(
+                    {
+                        "model": model, "backend": "vllm", "tp": PP[pp], "pp": pp, "concurrency": 64, "microbatch": 64 // pp,
+                        "isl": 1000, "osl": 100, "num_layers": layers, "status": "computed",
+                        "ops_ms": {"generation_attention": float(layers), "generation_logits_gemm": head},
+                    }
+                )  # fmt: skip
+        (folder / "points.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        provider = {"name": "simulation", "version": "1", "system": "h200_sxm", "note": "equal layers"}
+        document = {"format": "calib-breakdowns", "format_version": 1, "provider": provider, "steps": steps}
+        (folder / "breakdowns.json").write_text(json.dumps(document), encoding="utf-8")
+        (folder / "campaign.toml").write_text(
+            f'format_version = 1\nname = "{name}"\ntitle = "simulated"\nsource = "a test"\nmatching = "peak"\n'
+            '[defaults]\nsystem = "h200_sxm"\ngpus = 8\nbackend = "vllm"\nbackend_version = "0.19.1"\nisl = 1000\nosl = 100\n'
+            '[[tables]]\nfile = "points.csv"\n[balance]\nfile = "breakdowns.json"\n',
+            encoding="utf-8",
+        )
+        return folder
+
+    return make

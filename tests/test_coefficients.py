@@ -1,0 +1,187 @@
+"""The coefficient file: strict, immutable, the same digest for the same content."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+from calib.coefficients import (
+    BalanceFactor,
+    BalanceSource,
+    Coefficient,
+    CoefficientSet,
+    Created,
+    Domain,
+    Estimate,
+    FormTest,
+    InputFile,
+    Span,
+    VersionRange,
+    json_schema,
+)
+from calib.errors import CoefficientFileError, OutputError
+
+SCHEMA = Path(__file__).parents[1] / "calib" / "data" / "coefficients-v1.schema.json"
+
+
+def full(**changes) -> CoefficientSet:
+    """A set with every field filled, none at its default, and numbers that do not round."""
+    estimate = Estimate(
+        parameters=("s",), values=(0.1 + 0.2,), stderr=(1 / 3,), covariance=((1 / 9,),), interval95=(Span(low=-1.1, high=1.7),),
+        t_quantile=4.302652729911275, scatter=1e-300, dof=2, n=3,
+    )  # fmt: skip
+    domain = Domain(
+        gpus=(8,), tp=(1, 2, 4), pp=Span(low=1.0, high=8.0), pp_levels=(2, 4, 8), concurrency=Span(low=1.0, high=64.0),
+        isl=Span(low=4000.0, high=4000.0), osl=Span(low=1000.0, high=1000.0),
+    )  # fmt: skip
+    coefficient = Coefficient(
+        system="h200_sxm", backend="vllm", backend_versions=VersionRange(first="0.19.1", last="0.20.0"), model="Qwen/Qwen3-8B",
+        precision="fp8", estimate=estimate, domain=domain, positivity_limit_pp=10.079368399158985,
+        form_test=FormTest(name="chi-square", statistic=0.5, dof=2, p_value=0.77, level=0.01), verdict="FIT",
+        reasons=("because",), warnings=("näher",), models=("Qwen/Qwen3-8B",),
+    )  # fmt: skip
+    factor = BalanceFactor(
+        system="h200_sxm", backend="vllm", model="Qwen/Qwen3-8B", tp=1, pp=8, isl=4000, osl=1000, concurrency=64, factor=0.7957,
+        status="assumed", fitted=True,
+    )  # fmt: skip
+    made = CoefficientSet(
+        format="calib-coefficients", format_version=1, digest="", created=Created(at="2026-11-30T00:00:00Z", by="somebody"),
+        calib_version="0.1.0", reference="model", quantity="output_tokens_per_s", matching="matched", form="log2", formula="f",
+        fill_rule="linear", error_floor=0.02, balance_source=BalanceSource(
+            name="n", version="v", system="h200_sxm", note="x", step="mixed", partition="vllm"),
+        balance_factors=(factor,), coefficients=(coefficient,), fallback=("model", "backend", "refuse"),
+        inputs=(InputFile(campaign="c", path="points.csv", sha256="0" * 64),), supersedes="f" * 64,
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **changes).sealed()
+
+
+def test_round_trip_with_every_field_filled(tmp_path):
+    made = full()
+    assert made.save(tmp_path / "c.json") is True
+    assert CoefficientSet.load(tmp_path / "c.json") == made
+
+
+def test_no_field_of_the_full_set_is_left_empty():
+    def empties(value, where="$"):
+        if isinstance(value, dict):
+            return [x for k, v in value.items() for x in empties(v, f"{where}.{k}")]
+        if isinstance(value, (list, tuple)):
+            return [x for i, v in enumerate(value) for x in empties(v, f"{where}[{i}]")] or ([] if value else [where])
+        return [where] if value in (None, "") else []
+
+    assert empties(msgspec.to_builtins(full())) == []
+
+
+def test_the_digest_is_that_of_the_content_and_not_of_time_or_author():
+    assert full(created=Created(at="2030-01-01T00:00:00Z", by="else")).digest == full().digest
+    assert full(matching="peak").digest != full().digest
+
+
+def test_the_digest_is_pinned_so_that_other_implementations_can_check_theirs():
+    content = msgspec.to_builtins(full())
+    del content["digest"], content["created"]
+    import hashlib
+
+    by_hand = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert "1e-300" in by_hand
+    assert hashlib.sha256(by_hand.encode()).hexdigest() == full().digest
+
+
+def test_the_same_content_is_not_written_twice_and_other_content_never_replaces_it(tmp_path):
+    path = tmp_path / "c.json"
+    full().save(path)
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    assert full(created=Created(at="later", by="x")).save(path) is False
+    with pytest.raises(CoefficientFileError, match="never overwritten"):
+        full(matching="peak").save(path)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path):
+    with pytest.raises(OutputError, match="cannot be written .* nothing was changed"):
+        full().save(tmp_path / "missing" / "c.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def altered(change) -> bytes:
+    document = json.loads(full().to_json())
+    change(document)
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.update(colour="red"), r"unknown field `colour`"),
+        (lambda d: d["coefficients"][0].update(colour="red"), r"'\$.coefficients\[0\]'.*unknown field"),
+        (lambda d: d["coefficients"][0].pop("verdict"), r"'\$.coefficients\[0\]'.*missing required field `verdict`"),
+        (lambda d: d["coefficients"][0].update(verdict="MAYBE"), r"verdict"),
+        (lambda d: d["coefficients"][0]["estimate"].update(values=[float("nan")]), r"not a JSON document"),
+        (lambda d: d["coefficients"][0]["estimate"].update(values=[None]), r"estimate.values\[0\]"),
+        (lambda d: d["coefficients"][0]["estimate"].update(values=[0.1, 0.2]), r"1 parameters has entries of another number"),
+        (lambda d: d["coefficients"][0]["estimate"].update(values=[0.1]), r"'digest'.*the file was altered"),
+        (lambda d: d.update(digest="0" * 64), r"'digest'.*the file was altered"),
+        (lambda d: d.update(format_version=2), r"'format_version' = 2.*must be 1"),
+        (lambda d: d.update(format_version=True), r"'format_version' = True"),
+        (lambda d: d.update(format="other"), r"'format' = 'other'"),
+        (lambda d: d.clear(), r"'format'"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_field(change, words):
+    with pytest.raises(CoefficientFileError, match=words) as error:
+        CoefficientSet.from_json(altered(change), file="some/c.json")
+    assert str(error.value).startswith("some/c.json: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff", b"[1,2]", b'{"format":', b"null", b"\xef\xbb\xbf{}", b"[" * 100_000])
+def test_what_is_no_document_at_all_is_an_error(data):
+    with pytest.raises(CoefficientFileError):
+        CoefficientSet.from_json(data, file="c.json")
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path):
+    with pytest.raises(CoefficientFileError, match="cannot be read"):
+        CoefficientSet.load(tmp_path / "none.json")
+    with pytest.raises(CoefficientFileError, match="cannot be read"):
+        CoefficientSet.load(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_is_not_finite_is_never_sealed(bad):
+    with pytest.raises(CoefficientFileError, match=r"error_floor.*not a finite number"):
+        full(error_floor=bad)
+
+
+def test_the_shipped_schema_is_that_of_the_types_and_accepts_a_file():
+    shipped = json.loads(SCHEMA.read_text())
+    assert shipped == json_schema()
+    jsonschema.Draft202012Validator.check_schema(shipped)
+    jsonschema.validate(json.loads(full().to_json()), shipped)
+
+
+@pytest.mark.parametrize("change", [lambda d: d.update(colour=1), lambda d: d["coefficients"][0].update(verdict="MAYBE")])
+def test_the_shipped_schema_rejects_what_loading_rejects(change):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(json.loads(altered(change)), json.loads(SCHEMA.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "version", "covered"),
+    [
+        ("0.9.1", "0.19.1", "0.10.0", True),  # not in string order
+        ("0.9.1", "0.19.1", "0.20.0", False),
+        ("1.3.0rc18", "1.3.0rc20", "1.3.0rc19", True),
+        ("1.3.0rc18", "1.3.0rc20", "1.3.0", False),
+        ("0.19.1", "0.19.1", "0.19.1", True),
+        ("0.19.1", "0.19.1", "0.19.1.post1", False),
+        ("main-abc", "main-def", "main-b", False),
+    ],
+)
+def test_versions_are_ordered_as_versions(first, last, version, covered):
+    assert VersionRange(first=first, last=last).covers(version) is covered
