@@ -21,7 +21,7 @@ from calib.curve import Array, Curve, fit_curve
 from calib.efficiency import Decomposition
 from calib.errors import NothingToFitError
 from calib.residual import ResidualForm, get_form
-from calib.verdict import MIN_LEVELS, form_test, form_verdict, series_warnings
+from calib.verdict import MIN_LEVELS, ConcurrencyFit, fit_each_concurrency, form_test, form_verdict, series_warnings
 
 KEY = ("system", "backend", "backend_version", "model", "precision")
 POOL_KEY = ("system", "backend", "backend_version")
@@ -32,7 +32,7 @@ CONFIDENCE = 0.95
 class SeriesFit:
     """The published outcome for one key; ``model`` is None for a backend pool.
 
-    ``by_concurrency`` lists, for matched series at several concurrencies, ``(C, s, p_value)`` of each on its own.
+    ``by_concurrency`` holds, for matched series at several concurrencies, the fit of each on its own.
     """
 
     key: dict[str, str | None]
@@ -42,7 +42,7 @@ class SeriesFit:
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
     points: pd.DataFrame
-    by_concurrency: tuple[tuple[int, float, float], ...] = ()
+    by_concurrency: tuple[ConcurrencyFit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,30 +100,19 @@ def _groups(table: pd.DataFrame, by: tuple[str, ...]) -> list[tuple[tuple[Any, .
 
 def _fit_series(form: ResidualForm, key: dict[str, Any], group: pd.DataFrame, matched: bool) -> SeriesFit:
     curve = fit_curve(form, group)
-    levels = sorted({int(p) for p in group["pp"]})
-    by_concurrency: list[tuple[int, float, float]] = []
-    if matched and group["concurrency"].notna().all() and group["concurrency"].nunique() > 1:
-        for c, part in group.groupby("concurrency", sort=True):
-            own = fit_curve(form, part)
-            p = float(stats.chi2.sf(own.chi_square, own.dof)) if part["pp"].nunique() >= MIN_LEVELS else math.nan
-            by_concurrency.append((int(str(c)), float(own.values[0]), p))
-    test = form_test(curve, levels, group, form, by_concurrency)
-    verdict, reasons = form_verdict(form, test, levels, group, curve)
+    several = group["concurrency"].notna().all() and group["concurrency"].nunique() > 1
+    by_concurrency = fit_each_concurrency(form, group) if matched and several else ()
+    tested = form_test(group, curve, by_concurrency)
+    verdict, reasons = form_verdict(form, tested, group)
+    test = tested.test if tested else None
     return SeriesFit(
-        key,
-        _estimate(form, curve, levels),
-        test,
-        verdict,
-        reasons,
-        series_warnings(group),
-        group,
-        tuple(by_concurrency),
+        key, _estimate(form, curve, group), test, verdict, reasons, series_warnings(group), group, by_concurrency
     )
 
 
-def _estimate(form: ResidualForm, curve: Curve, levels: list[int]) -> Estimate:
+def _estimate(form: ResidualForm, curve: Curve, group: pd.DataFrame) -> Estimate:
     """The estimate; without an interval where the levels are too few to claim one."""
-    known = len(levels) >= MIN_LEVELS and curve.dof > 0
+    known = group["pp"].nunique() >= MIN_LEVELS and curve.dof > 0
     return make_estimate(
         form,
         curve.values,
@@ -191,8 +180,7 @@ def _fit_pool(form: ResidualForm, key: dict[str, Any], group: pd.DataFrame, memb
 def _fit_flat(form: ResidualForm, key: dict[str, Any], group: pd.DataFrame) -> SeriesFit:
     """The published alternative ``1 - c*log2(pp)`` on the efficiency itself, without balance; for comparison only."""
     curve = fit_curve(form, group, column="efficiency")
-    levels = sorted({int(p) for p in group["pp"]})
-    return SeriesFit(key, _estimate(form, curve, levels), None, "WARN", ("comparison only: not published",), (), group)
+    return SeriesFit(key, _estimate(form, curve, group), None, "WARN", ("comparison only: not published",), (), group)
 
 
 def _table_row(kind: str, s: SeriesFit) -> dict[str, object]:

@@ -102,6 +102,7 @@ def _text_codes(name: str, values: NDArray[Any]) -> tuple[list[str], NDArray[np.
 
 
 def positive_numbers(name: str, values: Any, n: int) -> Array:
+    """A column as float64 of shape (n,), all finite and positive; `PointError` with the first that is not."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

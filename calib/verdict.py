@@ -7,6 +7,7 @@ say stands beside the verdict and never makes one.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -20,56 +21,78 @@ LEVEL = 0.01
 MIN_LEVELS = 3  # distinct pp > 1 below which no interval is claimed
 
 
-def form_test(
-    curve: Curve,
-    levels: list[int],
-    group: pd.DataFrame,
-    form: ResidualForm,
-    by_concurrency: list[tuple[int, float, float]],
-) -> FormTest | None:
+@dataclass(frozen=True)
+class Tested:
+    """A form test, and the points and curve it was made on, which the reasons are told from."""
+
+    test: FormTest
+    points: pd.DataFrame
+    curve: Curve
+
+
+@dataclass(frozen=True)
+class ConcurrencyFit:
+    """The form fitted at one concurrency [requests] on its own; ``p_value`` None under three pp levels."""
+
+    concurrency: int
+    curve: Curve
+    p_value: float | None
+
+
+def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame) -> tuple[ConcurrencyFit, ...]:
+    """One fit a concurrency, in ascending order."""
+    fits = []
+    for c, part in group.groupby("concurrency", sort=True):
+        curve = fit_curve(form, part)
+        known = part["pp"].nunique() >= MIN_LEVELS
+        fits.append(ConcurrencyFit(int(str(c)), curve, _p_value(curve) if known else None))
+    return tuple(fits)
+
+
+def form_test(group: pd.DataFrame, curve: Curve, by_concurrency: tuple[ConcurrencyFit, ...]) -> Tested | None:
     """Chi-square under the stated errors; per concurrency where there are several, at a level shared by all of them.
 
-    A parameter that changes with concurrency is not a lack of fit of the form in pp, so concurrencies are not pooled.
+    A parameter that changes with concurrency is not a lack of fit of the form in pp, so concurrencies are not pooled. None
+    under three pp levels.
     """
-    if len(levels) < MIN_LEVELS:
+    if group["pp"].nunique() < MIN_LEVELS:
         return None
-    tested = [(p, c) for c, _, p in by_concurrency if not math.isnan(p)]
+    tested = [(f.p_value, f) for f in by_concurrency if f.p_value is not None]
     if not tested:
-        p = float(stats.chi2.sf(curve.chi_square, curve.dof))
-        return FormTest(name="chi-square", statistic=curve.chi_square, dof=curve.dof, p_value=p, level=LEVEL)
-    p, c = min(tested)
-    worst = fit_curve(form, group[group["concurrency"] == c])
-    return FormTest(
-        name=f"chi-square at C={c}, the worst of {len(tested)} concurrencies (Bonferroni)",
-        statistic=worst.chi_square,
-        dof=worst.dof,
-        p_value=min(1.0, p * len(tested)),
-        level=LEVEL,
-    )
+        return Tested(_test("chi-square", curve, 1), group, curve)
+    _, worst = min(tested, key=lambda pair: (pair[0], pair[1].concurrency))
+    name = f"chi-square at C={worst.concurrency}, the worst of {len(tested)} concurrencies (Bonferroni)"
+    points = group[group["concurrency"] == worst.concurrency]
+    return Tested(_test(name, worst.curve, len(tested)), points, worst.curve)
 
 
-def form_verdict(
-    form: ResidualForm, test: FormTest | None, levels: list[int], group: pd.DataFrame, curve: Curve
-) -> tuple[Verdict, tuple[str, ...]]:
-    if test is None:
-        seen = ", ".join(map(str, levels))
+def form_verdict(form: ResidualForm, tested: Tested | None, group: pd.DataFrame) -> tuple[Verdict, tuple[str, ...]]:
+    """FIT, WARN or REFUSED, and the reasons in words."""
+    if tested is None:
+        seen = ", ".join(str(p) for p in sorted(set(group["pp"])))
         return "WARN", (
             f"only pp = {seen} measured, under {MIN_LEVELS} levels: no interval, and the form is not tested",
         )
+    test, points = tested.test, tested.points
     if test.p_value >= test.level:
         return "FIT", ()
-    reasons = [
-        f"{form.formula} misses the points by more than their error ({test.name} = {test.statistic:.0f} on "
-        f"{test.dof} dof, p {_p_text(test.p_value)})"
-    ]
-    shown = group
-    if "C=" in test.name:
-        shown = group[group["concurrency"] == int(test.name.split("C=")[1].split(",")[0])]
-        curve = fit_curve(form, shown)
-    eta, fitted = shown["efficiency"].to_numpy(), curve.fitted * shown["balance_factor"].to_numpy()
+    eta, fitted = points["efficiency"].to_numpy(), tested.curve.fitted * points["balance_factor"].to_numpy()
     i = int(np.argmax(np.abs(eta - fitted)))
-    reasons.append(f"pp={int(shown['pp'].iloc[i])} is measured at {eta[i]:.2f} and fitted at {fitted[i]:.2f}")
-    return "REFUSED", (*reasons, *_rises(shown))
+    return "REFUSED", (
+        f"{form.formula} misses the points by more than their error ({test.name} = {test.statistic:.0f} on "
+        f"{test.dof} dof, p {_p_text(test.p_value)})",
+        f"pp={int(points['pp'].iloc[i])} is measured at {eta[i]:.2f} and fitted at {fitted[i]:.2f}",
+        *_rises(points),
+    )
+
+
+def _test(name: str, curve: Curve, tests: int) -> FormTest:
+    p = min(1.0, tests * _p_value(curve))
+    return FormTest(name=name, statistic=curve.chi_square, dof=curve.dof, p_value=p, level=LEVEL)
+
+
+def _p_value(curve: Curve) -> float:
+    return float(stats.chi2.sf(curve.chi_square, curve.dof))
 
 
 def _rises(group: pd.DataFrame) -> list[str]:
@@ -87,6 +110,7 @@ def _rises(group: pd.DataFrame) -> list[str]:
 
 
 def series_warnings(group: pd.DataFrame) -> tuple[str, ...]:
+    """What screening said about the points and how their balance factors came to be known."""
     found = []
     for rule in sorted({r for rules in group["rules"] for r in rules.split()}):
         hit = sum(rule in rules.split() for rules in group["rules"])

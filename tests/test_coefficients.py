@@ -103,7 +103,7 @@ def test_the_same_content_is_not_written_twice_and_other_content_never_replaces_
 
 
 def test_a_file_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path):
-    with pytest.raises(OutputError, match="cannot be written .* nothing was changed"):
+    with pytest.raises(OutputError, match=r"cannot be written .* nothing was changed"):
         full().save(tmp_path / "missing" / "c.json")
     assert list(tmp_path.iterdir()) == []
 
@@ -123,7 +123,10 @@ def altered(change) -> bytes:
         (lambda d: d["coefficients"][0].update(verdict="MAYBE"), r"verdict"),
         (lambda d: d["coefficients"][0]["estimate"].update(values=[float("nan")]), r"not a JSON document"),
         (lambda d: d["coefficients"][0]["estimate"].update(values=[None]), r"estimate.values\[0\]"),
-        (lambda d: d["coefficients"][0]["estimate"].update(values=[0.1, 0.2]), r"1 parameters has entries of another number"),
+        (
+            lambda d: d["coefficients"][0]["estimate"].update(values=[0.1, 0.2]),
+            r"1 parameters has entries of another number",
+        ),
         (lambda d: d["coefficients"][0]["estimate"].update(values=[0.1]), r"'digest'.*the file was altered"),
         (lambda d: d.update(digest="0" * 64), r"'digest'.*the file was altered"),
         (lambda d: d.update(format_version=2), r"'format_version' = 2.*must be 1"),
@@ -139,7 +142,9 @@ def test_what_is_wrong_is_named_with_file_and_field(change, words):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\xff", b"[1,2]", b'{"format":', b"null", b"\xef\xbb\xbf{}", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00\xff", b"[1,2]", b'{"format":', b"null", b"\xef\xbb\xbf{}", b"[" * 100_000]
+)
 def test_what_is_no_document_at_all_is_an_error(data):
     with pytest.raises(CoefficientFileError):
         CoefficientSet.from_json(data, file="c.json")
@@ -165,7 +170,9 @@ def test_the_shipped_schema_is_that_of_the_types_and_accepts_a_file():
     jsonschema.validate(json.loads(full().to_json()), shipped)
 
 
-@pytest.mark.parametrize("change", [lambda d: d.update(colour=1), lambda d: d["coefficients"][0].update(verdict="MAYBE")])
+@pytest.mark.parametrize(
+    "change", [lambda d: d.update(colour=1), lambda d: d["coefficients"][0].update(verdict="MAYBE")]
+)
 def test_the_shipped_schema_rejects_what_loading_rejects(change):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads(altered(change)), json.loads(SCHEMA.read_text()))

@@ -71,7 +71,9 @@ def test_columns_broadcast_and_come_back_in_order(predictor):
 
 def test_a_data_frame_is_a_table_of_points(predictor):
     frame = pd.DataFrame([POINT, POINT | {"tp": 1, "pp": 8}])
-    assert predictor.factor(frame).value.tolist() == predictor.factor(POINT | {"tp": [2, 1], "pp": [4, 8]}).value.tolist()
+    assert (
+        predictor.factor(frame).value.tolist() == predictor.factor(POINT | {"tp": [2, 1], "pp": [4, 8]}).value.tolist()
+    )
 
 
 def test_an_unmeasured_model_gets_the_backend_pool_with_a_wider_interval(predictor):

@@ -147,7 +147,7 @@ def decompose(
     if json:
         print_json({"campaign": loaded.name, "points": frame_rows(result.table), "findings": finding_rows(findings)})
     else:
-        print_table(decomposition_table(result))
+        print_table(decomposition_table(result), 11)
         print_findings(findings)
     if result.table.empty:
         raise NothingToFitError(f"no efficiency is left in campaign '{loaded.name}'", remedy="see the reasons above")

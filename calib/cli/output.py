@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from calib.reporting import Table
 
 SENTENCE = 26  # characters from which a cell may wrap
-NOT_A_TERMINAL = 140  # columns of a table that goes to a file or a pipe
+NOT_A_TERMINAL = 150  # columns of a table that goes to a file or a pipe
 
 
 def note(text: str) -> None:
@@ -56,9 +57,10 @@ def print_table(table: Table, columns: int | None = None) -> None:
     rows = [table.cells(row)[: len(shown)] for row in table.rows]
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, c in enumerate(shown):
-        widest = max(len(r[i]) for r in rows)
-        # Headings may wrap; a number or a name must not, but a sentence may.
-        drawn.add_column(Text(c.label), justify="right" if c.numeric else "left", min_width=min(widest, SENTENCE))
+        # A heading wraps to the width of its cells, so that what room there is goes to the sentences.
+        cell = max(len(r[i]) for r in rows)
+        label = textwrap.fill(c.label, max(cell, *(len(word) for word in c.label.split())), break_on_hyphens=False)
+        drawn.add_column(Text(label), justify="right" if c.numeric else "left", no_wrap=cell <= SENTENCE)
     colors = {"FIT": "green", "WARN": "yellow", "REFUSED": "red", "REJECT": "red"}
     for cells in rows:
         drawn.add_row(*(Text(cell, style=colors.get(cell, "")) for cell in cells))

@@ -132,8 +132,8 @@ def _workload(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, object]
     load = phase.get("type")
     stated = {
         "model": config["models"]["items"][0]["name"],
-        "isl": _count(prompts["isl"]["mean"]),
-        "osl": _count(prompts["osl"]["mean"]),
+        "isl": _length(prompts["isl"]),
+        "osl": _length(prompts["osl"]),
         "concurrency": _count(phase["concurrency"]) if load == "concurrency" else None,
     }
     facts = {
@@ -143,6 +143,11 @@ def _workload(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, object]
         "requested_requests": phase.get("requests"),
     }
     return stated, facts
+
+
+def _length(tokens: dict[str, Any]) -> int:
+    """Asked length [tokens]: ``mean`` from the command line, ``value`` from a YAML configuration."""
+    return _count(tokens["mean"] if "mean" in tokens else tokens["value"])
 
 
 def _count(value: Any) -> int:

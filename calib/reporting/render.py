@@ -130,11 +130,12 @@ def _markdown_table(table: Table, columns: int | None, limit: int) -> list[str]:
 
 def _md(text: str) -> str:
     """Text that Markdown shows as it is: no markup, no HTML, no table cell of its own."""
-    text = " ".join(text.split())
-    return re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", text)
 
 
 def plain(value: Any) -> Any:
+    """A cell as JSON has it: a plain number or text, null where it is not known."""
     if value is None or value is pd.NA:
         return None
     if isinstance(value, np.generic):

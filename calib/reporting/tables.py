@@ -183,9 +183,15 @@ def _coefficient_row(s: SeriesFit, label: str) -> dict[str, Any]:
 def concurrency_tables(fit: FitResult) -> list[Table]:
     """``s`` of every concurrency on its own, where a matched campaign has several."""
     rows = [
-        {"backend": s.key["backend"], "model": s.key["model"], "concurrency": c, "s": value, "p_value": p}
+        {
+            "backend": s.key["backend"],
+            "model": s.key["model"],
+            "concurrency": f.concurrency,
+            "s": float(f.curve.values[0]),
+            "p_value": f.p_value,
+        }
         for s in fit.series
-        for c, value, p in s.by_concurrency
+        for f in s.by_concurrency
     ]
     if not rows:
         return []

@@ -103,7 +103,15 @@ def test_a_model_the_package_does_not_know_is_an_error_with_the_remedy():
     from calib.stages.breakdown_aic import AiconfiguratorProvider
 
     request = StepRequest(
-        model="nobody/none", backend="vllm", system="h200_sxm", tp=1, pp=2, concurrency=8, isl=10, osl=10, status="computed"
+        model="nobody/none",
+        backend="vllm",
+        system="h200_sxm",
+        tp=1,
+        pp=2,
+        concurrency=8,
+        isl=10,
+        osl=10,
+        status="computed",
     )
     with pytest.raises(BreakdownError, match="--model-config"):
         AiconfiguratorProvider("h200_sxm").step(request)

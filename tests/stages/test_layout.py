@@ -23,7 +23,13 @@ def test_even_partition_puts_the_remainder_on_the_leading_stages(layers, pp, exp
 
 @pytest.mark.parametrize(
     ("layers", "pp", "expected"),
-    [(61, 4, (15, 15, 16, 15)), (94, 4, (23, 24, 24, 23)), (63, 4, (16, 16, 16, 15)), (64, 8, (8,) * 8), (28, 1, (28,))],
+    [
+        (61, 4, (15, 15, 16, 15)),
+        (94, 4, (23, 24, 24, 23)),
+        (63, 4, (16, 16, 16, 15)),
+        (64, 8, (8,) * 8),
+        (28, 1, (28,)),
+    ],
 )
 def test_vllm_partition_spares_the_last_stage(layers, pp, expected):
     assert partition_layers(layers, pp, "vllm") == expected
@@ -85,7 +91,9 @@ def test_at_pp_1_there_is_no_link():
 @given(st.permutations(sorted(OPS)))
 def test_the_order_of_ops_changes_nothing(names):
     shuffled = {n: OPS[n] / 3 for n in names}
-    assert PipelineLayout.from_ops(shuffled, 8, 4) == PipelineLayout.from_ops({n: OPS[n] / 3 for n in sorted(OPS)}, 8, 4)
+    assert PipelineLayout.from_ops(shuffled, 8, 4) == PipelineLayout.from_ops(
+        {n: OPS[n] / 3 for n in sorted(OPS)}, 8, 4
+    )
 
 
 @pytest.mark.parametrize("name", ["generation_mystery", "context_mystery"])

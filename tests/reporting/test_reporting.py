@@ -1,0 +1,157 @@
+"""The report: complete, escaped, self-contained, the same every time."""
+
+from __future__ import annotations
+
+import base64
+import html.parser
+import json
+import re
+
+import pytest
+
+from calib.reporting import render_html, render_json, render_markdown, report_tables
+from calib.reporting.plots import plot_efficiency, svg
+from calib.reporting.table import number
+from calib.workflow import calibrate, shipped_campaigns
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return {name: calibrate(name).report_data() for name in shipped_campaigns()}
+
+
+class Page(html.parser.HTMLParser):
+    """Tags, attributes and visible text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text.append(data)
+
+
+def test_the_page_shows_every_table_and_figure_and_needs_no_network(reports):
+    for data in reports.values():
+        page = Page(render_html(data))
+        text = " ".join(page.text)
+        for table in report_tables(data).values():
+            assert table.title in text
+        images = [a for t, a in page.tags if t == "img"]
+        assert len(images) == len({s.key["backend"] for s in data.fit.series})
+        assert all(a["src"].startswith("data:image/svg+xml;base64,") and len(a["alt"]) > 60 for a in images)
+        assert not [t for t, _ in page.tags if t in ("script", "link", "iframe", "object")]
+        assert all(not a.get(k, "").startswith(("http", "//")) for _, a in page.tags for k in ("src", "href"))
+        policy = next(
+            a["content"] for t, a in page.tags if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+        )
+        assert "default-src 'none'" in policy
+
+
+def test_the_page_answers_first_whether_to_trust(reports):
+    page = Page(render_html(reports["h20-trtllm-pp"]))
+    text = " ".join(" ".join(page.text).split())
+    assert "The form 1 - s*log2(pp) is refused for 1 of 1 models (Qwen/Qwen3-32B)." in text
+    text = render_html(reports["h200-vllm-pp"])
+    assert text.index("fits 4 of 4 models") < text.index("<main>")
+
+
+def test_published_figures_stand_beside_our_own_with_the_reason(reports):
+    tables = report_tables(reports["h200-vllm-pp"])
+    rows = {(r["model"], r["pp"]): r for r in tables["published_decomposition"].rows}
+    assert rows[("Qwen/Qwen3-8B", 8)]["published_total"] == 68.5
+    assert round(rows[("Qwen/Qwen3-8B", 8)]["total"], 1) == 68.5
+    assert rows[("Qwen/Qwen3-8B", 8)]["published_balance"] == 40.7
+    assert {r["published"] for r in tables["published_coefficients"].rows} == {0.158, 0.195, 0.212}
+    assert ("1.8", "4.7") in {(r["published_mean"], r["published_max"]) for r in tables["published_accuracy"].rows}
+    assert "unreleased version" in tables["published_accuracy"].note
+
+
+def test_markdown_fits_a_pull_request_comment(reports):
+    for data in reports.values():
+        text = render_markdown(data)
+        assert text.count("\n") <= 60
+        assert len(text) < 65_000
+        assert re.search(r"\*\*(vllm|sglang|trtllm): (FIT|WARN|REFUSED)\*\*", text)
+
+
+def test_json_holds_every_table_in_full_precision(reports):
+    for data in reports.values():
+        document = json.loads(render_json(data))
+        assert document["format"] == "calib-report"
+        assert set(document["tables"]) == set(report_tables(data))
+    shown = json.loads(render_json(reports["h200-vllm-pp"]))["tables"]["predicted"]["rows"]
+    assert shown[0]["measured"] == 13354.108 / 16881.351
+
+
+def test_figures_are_the_same_every_time_and_carry_no_date(reports):
+    fit = reports["h200-vllm-pp"].fit
+    once, again = svg(plot_efficiency(fit, "vllm")), svg(plot_efficiency(fit, "vllm"))
+    assert once == again
+    assert "<dc:date>" not in once
+
+
+def test_every_axis_has_its_unit(reports):
+    for data in reports.values():
+        for backend in {s.key["backend"] for s in data.fit.series}:
+            axes = plot_efficiency(data.fit, backend).axes
+            assert {a.get_ylabel() for a in axes} - {""} == {"efficiency vs TP=G/PP1 [1]"}
+            assert {a.get_xlabel() for a in axes} - {""} == {"pipeline stages pp (log scale)"}
+
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    '"><script>alert(1)</script>',
+    "=HYPERLINK(1)",
+    "a|b*c_[d](javascript:x)`e`",
+    "{{7*7}}",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_text_wherever_they_are_shown(simulated, name):
+    folder = simulated({"placeholder": 0.2})
+    for file in ("points.csv", "breakdowns.json"):
+        text = (folder / file).read_text()
+        quoted = '"' + name.replace('"', '""') + '"' if file == "points.csv" else json.dumps(name)[1:-1]
+        (folder / file).write_text(text.replace("placeholder", quoted))
+    data = calibrate(folder).report_data()
+    page = Page(render_html(data))
+    assert name in "".join(page.text)
+    assert not [t for t, a in page.tags if t == "script" or "onerror" in a]
+    assert len([t for t, _ in page.tags if t == "img"]) == 1
+    markdown = render_markdown(data)
+    assert "<img" not in markdown
+    assert "<script" not in markdown
+    assert not re.search(r"(?<!\\)\]\(", markdown)  # no link
+    for line in markdown.splitlines():
+        if line.startswith("| vllm"):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (8, 9, 12)
+
+
+def test_the_figure_is_a_picture(reports):
+    page = Page(render_html(reports["h20-trtllm-pp"]))
+    source = next(a["src"] for t, a in page.tags if t == "img")
+    assert base64.b64decode(source.split(",", 1)[1]).startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (0.12345, "ratio", "0.123"), (None, "ratio", ""), (float("nan"), "points", ""), (-0.04, "points", "0.0"),
+        (-0.06, "points", "-0.1"), (1e-9, "p", "< 1e-6"), (0.0321, "p", "0.032"), (64, "int", "64"), (0.95, "plain", "0.95"),
+        ("x", "text", "x"), (-0.00001, "ratio", "0.000"),
+    ],
+)  # fmt: skip
+def test_numbers_as_text(value, kind, text):
+    assert number(value, kind) == text

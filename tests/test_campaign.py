@@ -1,0 +1,190 @@
+"""campaign.toml against the files it describes: what is unknown or contradictory is an error, never a guess."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from calib import load_campaign
+from calib.errors import BreakdownError, CampaignError, ContradictionError, UnknownTopologyError
+from calib.workflow import shipped_campaigns
+
+
+def test_three_campaigns_ship():
+    assert list(shipped_campaigns()) == ["h20-trtllm-pp", "h200-sglang-trtllm-pp", "h200-vllm-pp"]
+    assert [len(load_campaign(n).runs) for n in shipped_campaigns()] == [15, 16, 104]
+
+
+def test_every_shipped_figure_has_its_source():
+    for name in shipped_campaigns():
+        assert (
+            "pull request 1459" in load_campaign(name).config.source
+            or "natoscott/benchmarks" in load_campaign(name).config.source
+        )
+
+
+def test_the_run_table_says_what_the_file_says():
+    runs = load_campaign("h200-vllm-pp").runs
+    row = runs[(runs["model"] == "Qwen/Qwen3-32B-FP8") & (runs["pp"] == 8) & (runs["concurrency"] == 32)].iloc[0]
+    assert row["output_tokens_per_s"] == 1039.888
+    assert row["completed_requests"] == 129
+    assert row["itl_p50_ms"] == 22.3391
+    assert (row["gpus"], row["dp"], row["replicas"], row["backend_version"]) == (8, 1, 1, "0.19.1")
+    assert (row["source_file"], row["source_row"]) == ("points.csv", 105)
+    assert load_campaign("h200-sglang-trtllm-pp").runs["concurrency"].isna().all()
+
+
+def test_the_order_of_files_is_not_the_order_of_rows():
+    runs = load_campaign("h200-vllm-pp").runs
+    assert list(dict.fromkeys(runs["model"]))[:2] == ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B"]
+    assert runs.index.tolist() == list(range(104))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "words"),
+    [
+        ('backend_version = "0.19.1"', "", UnknownTopologyError, r"field 'backend_version': of points.csv line"),
+        ('backend = "vllm"\n', 'backend = "sglang"\n', ContradictionError, r"defaults.backend'.*'sglang' there and 'vllm' in"),
+        ('backend = "vllm"\n', "gpus = 4\n", ContradictionError, r"defaults.gpus'.*4 there and 8 in"),
+        ("format_version = 1", "format_version = 2", CampaignError, r"'format_version'"),
+        ('matching = "peak"', 'matching = "best"', CampaignError, r"'matching'"),
+        ('tool = "guidellm"', 'colour = "red"', CampaignError, r"field 'defaults'.*unknown field `colour`"),
+        ('tool = "guidellm"', "pp = 0", CampaignError, r"'pp' = 0: must be at least 1"),
+        ('tool = "guidellm"', 'pp = "auto"', CampaignError, r"defaults.pp"),
+        ('file = "points.csv"', 'file = "../points.csv"', CampaignError, r"leaves the campaign folder"),
+        ('file = "points.csv"', 'file = "nothing.csv"', CampaignError, r"tables\[0\].file' = 'nothing.csv': is not a file"),
+        ('partition = "vllm"', 'partition = "best"', CampaignError, r"balance.partition' = 'best'.*even, vllm"),
+        ('[[tables]]\nfile = "points.csv"', "", CampaignError, r"names no results"),
+        ('name = "h200-vllm-pp"', 'name = "h200-vllm-pp', CampaignError, r"is not TOML"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_campaign_toml_is_named(vllm_folder, edit, old, new, kind, words):
+    edit(vllm_folder / "campaign.toml", old, new)
+    with pytest.raises(kind, match=words) as error:
+        load_campaign(vllm_folder)
+    assert "campaign.toml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_binary_missing_and_foreign_folders(vllm_folder, tmp_path):
+    (vllm_folder / "campaign.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CampaignError, match="is not TOML"):
+        load_campaign(vllm_folder)
+    (vllm_folder / "campaign.toml").unlink()
+    with pytest.raises(CampaignError, match=r"campaign.toml: is missing"):
+        load_campaign(vllm_folder)
+    with pytest.raises(CampaignError, match="give a folder, or one of h20-trtllm-pp"):
+        load_campaign(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("bad", ["", "0", "auto", "4.0", "-2", "1e1", "٢"])
+def test_an_unknown_pp_is_never_one(vllm_folder, bad):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points, dtype=str)
+    frame.loc[3, "pp"] = bad
+    frame.to_csv(points, index=False)
+    with pytest.raises(UnknownTopologyError, match="'pp'"):
+        load_campaign(vllm_folder)
+
+
+def test_tp_pp_and_gpus_that_do_not_multiply_are_a_contradiction(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame.loc[3, "pp"] = 3
+    frame.to_csv(points, index=False)
+    with pytest.raises(ContradictionError, match=r"'gpus' = 8: of points.csv line 5 is not tp\*pp\*dp = 24"):
+        load_campaign(vllm_folder)
+
+
+def test_breakdowns_of_another_system_are_an_error(vllm_folder, edit):
+    edit(vllm_folder / "breakdowns.json", '"system":"h200_sxm"', '"system":"b200_sxm"')
+    with pytest.raises(BreakdownError, match=r"breakdowns.json: field 'provider.system' = 'b200_sxm'"):
+        load_campaign(vllm_folder)
+
+
+def test_the_inputs_are_known_by_content(vllm_folder, edit):
+    before = {i.path: i.sha256 for i in load_campaign(vllm_folder).inputs}
+    assert set(before) == {"campaign.toml", "points.csv", "breakdowns.json"}
+    edit(vllm_folder / "points.csv", "565.099", "565.098")
+    after = {i.path: i.sha256 for i in load_campaign(vllm_folder).inputs}
+    assert {p for p in before if before[p] != after[p]} == {"points.csv"}
+
+
+AIPERF = """format_version = 1
+name = "aiperf"
+title = "t"
+source = "s"
+matching = "peak"
+[defaults]
+system = "h200_sxm"
+gpus = 8
+backend = "vllm"
+backend_version = "0.19.1"
+[[runs]]
+folder = "{folder}"
+{more}
+"""
+
+
+@pytest.fixture
+def aiperf_folder(shared, tmp_path):
+    folder = tmp_path / "aiperf"
+    for tp, pp in ((8, 1), (4, 2), (2, 4), (1, 8)):
+        shutil.copytree(shared / "samples/aiperf/00_base_single_run", folder / f"qwen3-8b-tp{tp}pp{pp}")
+
+    def write(pattern="qwen3-8b-tp{tp}pp{pp}", more=""):
+        (folder / "campaign.toml").write_text(AIPERF.format(folder=pattern, more=more))
+        return folder
+
+    return write
+
+
+def test_folder_names_give_tp_and_pp_where_the_pattern_says_so(aiperf_folder):
+    runs = load_campaign(aiperf_folder()).runs
+    assert sorted(zip(runs["tp"], runs["pp"], strict=True)) == [(1, 8), (2, 4), (4, 2), (8, 1)]
+    assert set(runs["model"]) == {"Qwen/Qwen3-8B"}
+    assert set(runs["tool_version"]) == {"0.13.0"}
+
+
+def test_a_folder_name_and_an_entry_that_differ_are_a_contradiction(aiperf_folder):
+    with pytest.raises(ContradictionError, match=r"runs\[0\]'.*says pp = 4 and the folder name .* says"):
+        load_campaign(aiperf_folder(more="pp = 4"))
+
+
+def test_a_file_and_an_entry_that_differ_are_a_contradiction(aiperf_folder):
+    with pytest.raises(ContradictionError, match=r"runs\[0\].model'.*'Qwen/Qwen3-14B' there and 'Qwen/Qwen3-8B'"):
+        load_campaign(aiperf_folder(more='model = "Qwen/Qwen3-14B"'))
+
+
+def test_a_folder_that_tells_no_tp_leaves_it_unknown(aiperf_folder):
+    with pytest.raises(UnknownTopologyError, match="'tp'"):
+        load_campaign(aiperf_folder("qwen3-8b-tp8pp{pp}"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"), [("nothing-tp{tp}", "matches no folder"), ("x-{colour}", "is not a placeholder")]
+)
+def test_a_pattern_that_finds_nothing_or_means_nothing(aiperf_folder, pattern, words):
+    with pytest.raises(CampaignError, match=words):
+        load_campaign(aiperf_folder(pattern))
+
+
+def test_links_are_not_followed(aiperf_folder):
+    folder = aiperf_folder()
+    (folder / "qwen3-8b-tp8pp1" / "loop").symlink_to(folder, target_is_directory=True)
+    assert len(load_campaign(folder).runs) == 4
+
+
+def test_limits_are_checked(vllm_folder, edit):
+    edit(vllm_folder / "campaign.toml", "[balance]", "[limits]\nlittles_lore = 0.9\n[balance]")
+    with pytest.raises(CampaignError, match=r"limits.littles_lore'.*use one of error_rate"):
+        load_campaign(vllm_folder)
+
+
+def test_published_tables_are_read_for_comparison_only():
+    published = load_campaign("h200-vllm-pp").published
+    assert len(published["accuracy"]) == 6
+    assert json.dumps(published["decomposition"][0]).startswith('{"model": "Qwen/Qwen3-8B"')

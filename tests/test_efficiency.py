@@ -1,0 +1,147 @@
+"""Observed efficiency and decomposition against the published figures and by hand."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from calib import decompose, load_campaign
+from calib.errors import UsageError
+
+# Efficiency against TP8/PP1 at each side's peak, as published for the campaign (three decimals).
+PUBLISHED_EFFICIENCY = {
+    "Qwen/Qwen3-0.6B": (0.791, 0.563, 0.349),
+    "Qwen/Qwen3-8B": (0.798, 0.559, 0.315),
+    "Qwen/Qwen3-14B": (0.763, 0.517, 0.308),
+    "Qwen/Qwen3-32B-FP8": (0.783, 0.525, 0.308),
+}
+# (model, pp) -> total penalty [%], from the published decomposition table.
+PUBLISHED_PENALTY = {
+    ("Qwen/Qwen3-8B", 2): 20.2,
+    ("Qwen/Qwen3-8B", 8): 68.5,
+    ("Qwen/Qwen3-14B", 8): 69.2,
+    ("Qwen/Qwen3-32B-FP8", 8): 69.2,
+}
+
+
+@pytest.fixture(scope="module")
+def vllm():
+    return load_campaign("h200-vllm-pp")
+
+
+def test_published_efficiencies_of_h200_vllm(vllm):
+    table = decompose(vllm).table
+    found = {m: tuple(round(e, 3) for e in g.sort_values("pp")["efficiency"]) for m, g in table.groupby("model")}
+    assert found == PUBLISHED_EFFICIENCY
+
+
+def test_published_total_penalties_of_h200_vllm(vllm):
+    table = decompose(vllm).table.set_index(["model", "pp"])
+    for key, penalty in PUBLISHED_PENALTY.items():
+        assert round(table.loc[key, "total_penalty_pp"], 1) == penalty
+
+
+def test_the_shares_add_up_to_the_total(vllm):
+    for matching in ("peak", "matched"):
+        t = decompose(vllm, matching=matching).table
+        np.testing.assert_allclose(t["balance_share_pp"] + t["scheduling_share_pp"], t["total_penalty_pp"], atol=1e-10)
+        np.testing.assert_allclose(t["residual"] * t["balance_factor"], t["efficiency"], rtol=1e-12)
+
+
+def test_models_are_listed_by_size(vllm):
+    assert list(dict.fromkeys(decompose(vllm).table["model"])) == list(PUBLISHED_EFFICIENCY)
+
+
+def test_matched_efficiencies_use_the_same_concurrency_on_both_sides(vllm):
+    table = decompose(vllm, matching="matched").table
+    assert len(table) == 78
+    assert (table["concurrency"] == table["baseline_concurrency"]).all()
+    # 0.6B at C=1, worked out from the two lines of points.csv.
+    row = table[(table["model"] == "Qwen/Qwen3-0.6B") & (table["pp"] == 8) & (table["concurrency"] == 1)].iloc[0]
+    assert row["efficiency"] == 196.617 / 565.099
+
+
+def test_the_error_of_a_throughput_is_the_wave_quantisation_above_the_floor(vllm):
+    table = decompose(vllm).table.set_index(["model", "pp"])
+    row = table.loc[("Qwen/Qwen3-32B-FP8", 8)]
+    assert row["rel_error"] == pytest.approx(32 / (129 * 12**0.5))  # 129 completed requests at C=32
+    assert table.loc[("Qwen/Qwen3-0.6B", 2), "rel_error"] == 0.02  # 64 / (1602*sqrt(12)) = 1.2 %, below the floor
+
+
+def test_a_stated_error_wins_over_the_quantisation(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame["output_tokens_per_s_stderr"] = frame["output_tokens_per_s"] * 0.05
+    frame.to_csv(points, index=False)
+    assert decompose(load_campaign(vllm_folder)).table["rel_error"].to_numpy() == pytest.approx(0.05)
+
+
+def test_published_ratios_are_taken_as_they_are():
+    table = decompose(load_campaign("h20-trtllm-pp")).table
+    by = table.set_index(["concurrency", "pp"])["efficiency"]
+    assert by[(128, 2)] == 0.38
+    assert by[(128, 4)] == 0.54
+    balance = table.set_index(["concurrency", "pp"])["balance_factor"]
+    assert round(balance[(64, 8)], 3) == 0.832
+    assert set(table.loc[table["pp"] < 8, "balance_status"]) == {"derived"}
+
+
+def test_ratios_at_several_concurrencies_have_no_peak():
+    with pytest.raises(UsageError, match="no common peak"):
+        decompose(load_campaign("h20-trtllm-pp"), matching="peak")
+
+
+def test_a_gain_stays_visible(simulated):
+    folder = simulated({"m": -0.05})
+    table = decompose(load_campaign(folder)).table
+    assert (table["scheduling_share_pp"] < 0).all()
+
+
+def test_only_the_baseline_reference_is_offered(vllm):
+    with pytest.raises(UsageError, match="'reference' = 'model'"):
+        decompose(vllm, reference="model")
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        decompose(vllm, error_floor=0.0)
+    with pytest.raises(UsageError, match="'peak' or 'matched'"):
+        decompose(vllm, matching="best")
+
+
+def test_the_order_of_the_file_changes_nothing(vllm_folder, vllm):
+    points = vllm_folder / "points.csv"
+    rows = list(csv.reader(points.read_text().splitlines()))
+    with points.open("w", newline="") as stream:
+        csv.writer(stream).writerows([rows[0], *rows[:0:-1]])
+    a, b = decompose(vllm).table, decompose(load_campaign(vllm_folder)).table
+    pd.testing.assert_frame_equal(a.drop(columns="baseline_id"), b.drop(columns="baseline_id"), check_exact=True)
+
+
+def test_a_series_without_its_baseline_is_set_aside_and_the_rest_goes_on(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame[~((frame["model"] == "Qwen/Qwen3-8B") & (frame["pp"] == 1))].to_csv(points, index=False)
+    found = decompose(load_campaign(vllm_folder))
+    assert set(found.table["model"]) == set(PUBLISHED_EFFICIENCY) - {"Qwen/Qwen3-8B"}
+    assert {f.rule for f in found.findings} == {"no_baseline"}
+    assert len(found.findings) == 3  # one a configuration: TP4/PP2, TP2/PP4, TP1/PP8
+    assert "TP8/PP1" in found.findings[0].reason
+
+
+def test_a_point_without_a_breakdown_is_set_aside(vllm_folder, edit):
+    edit(vllm_folder / "breakdowns.json", '"tp":1,"pp":8,"concurrency":64,', '"tp":1,"pp":8,"concurrency":63,')
+    found = decompose(load_campaign(vllm_folder))
+    assert len(found.table) == 11
+    assert [f.rule for f in found.findings] == ["no_balance_factor"]
+
+
+def test_data_parallel_runs_are_set_aside(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame.loc[(frame["tp"] == 4) & (frame["pp"] == 2), "tp"] = 2
+    frame.to_csv(points, index=False)
+    found = decompose(load_campaign(vllm_folder))
+    assert set(found.table["pp"]) == {4, 8}
+    assert {f.rule for f in found.findings} == {"data_parallel"}
+    assert len(found.findings) == 26

@@ -1,0 +1,142 @@
+"""The main job: what it writes, what it leaves alone, and how it fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from calib import Predictor, run, shipped_campaigns
+from calib.coefficients import CoefficientSet
+from calib.errors import NothingToFitError, OutputError, SetAsideError, UsageError
+from calib.workflow import Options, calibrate
+
+
+def files(folder):
+    return {p.relative_to(folder): (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_run_writes_one_folder_named_by_date_and_digest(tmp_path):
+    result, written = run(out=tmp_path / "reports")
+    assert written.new
+    assert written.folder.name == f"{result.coefficients.created.at[:10]}-{result.coefficients.digest[:12]}"
+    assert sorted(p.name for p in written.files) == ["coefficients-v1.json", "report.html", "report.json", "report.md"]
+    assert [p.name for p in (tmp_path / "reports").iterdir()] == [written.folder.name]
+
+
+def test_running_twice_gives_the_same_digest_and_writes_nothing(tmp_path):
+    first, _ = run(out=tmp_path)
+    before = files(tmp_path)
+    again, written = run(out=tmp_path)
+    assert again.coefficients.digest == first.coefficients.digest
+    assert written.new is False
+    assert files(tmp_path) == before
+
+
+def test_results_of_an_earlier_day_are_found_again(tmp_path):
+    _, written = run(out=tmp_path)
+    old = tmp_path / ("2020-01-01" + written.folder.name[10:])
+    written.folder.rename(old)
+    _, again = run(out=tmp_path)
+    assert (again.new, again.folder) == (False, old)
+
+
+@pytest.mark.parametrize("name", sorted(shipped_campaigns()))
+def test_what_the_file_predicts_is_what_the_report_shows_bit_for_bit(tmp_path, name):
+    """In a process that loads neither pandas nor scipy."""
+    result, written = run(name, out=tmp_path)
+    shown = json.loads((written.folder / "report.json").read_text())["tables"]["predicted"]["rows"]
+    points = []
+    for row, point in zip(shown, result.decomposition.table.to_dict("records"), strict=True):
+        keys = ("model", "system", "backend", "backend_version", "tp", "pp", "isl", "osl")
+        c = {} if pd.isna(point["concurrency"]) else {"concurrency": int(point["concurrency"])}
+        points.append(({k: point[k] for k in keys} | c, row["predicted"]))
+    code = (
+        "import json, sys; from calib import Predictor\n"
+        f"p = Predictor.load({str(written.folder / 'coefficients-v1.json')!r})\n"
+        "for point, shown in json.load(sys.stdin):\n"
+        "    assert p.factor(point, allow_refused=[point['model']]).value[0] == shown, point\n"
+        "assert not {'pandas', 'scipy'} & set(sys.modules)\nprint('same')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(points), capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "same\n", done.stderr
+    assert len(points) == len(result.decomposition.table)
+
+
+def test_the_written_file_loads_and_is_the_result(tmp_path):
+    result, written = run(out=tmp_path)
+    assert CoefficientSet.load(written.folder / "coefficients-v1.json") == result.coefficients
+    assert Predictor.load(written.folder / "coefficients-v1.json").coefficients.digest == result.coefficients.digest
+
+
+def test_options_are_part_of_the_digest():
+    digests = {calibrate("h200-vllm-pp", o).coefficients.digest for o in (
+        Options(), Options(matching="matched"), Options(error_floor=0.01))}  # fmt: skip
+    assert len(digests) == 3
+
+
+def test_the_order_of_lines_changes_the_inputs_and_no_estimate(vllm_folder):
+    before = calibrate(vllm_folder).coefficients
+    points = vllm_folder / "points.csv"
+    lines = points.read_text().splitlines()
+    points.write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
+    after = calibrate(vllm_folder).coefficients
+    assert after.coefficients == before.coefficients
+    assert after.balance_factors == before.balance_factors
+    assert after.inputs != before.inputs
+
+
+def test_strict_makes_what_is_set_aside_fatal_and_warnings_not(vllm_folder, edit):
+    assert calibrate(vllm_folder, Options(strict=True)).fit.series
+    edit(vllm_folder / "points.csv", "565.099", "nan")
+    assert len(calibrate(vllm_folder).campaign.set_aside()) == 1
+    with pytest.raises(SetAsideError, match=r"points.csv: .*Qwen3-0.6B vllm TP8/PP1 C=1 .*'no_result'"):
+        calibrate(vllm_folder, Options(strict=True))
+
+
+def test_strict_counts_series_without_a_baseline(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame[~((frame["model"] == "Qwen/Qwen3-8B") & (frame["pp"] == 1))].to_csv(points, index=False)
+    assert len(calibrate(vllm_folder).fit.series) == 3
+    with pytest.raises(SetAsideError, match="no_baseline"):
+        calibrate(vllm_folder, Options(strict=True))
+
+
+def test_nothing_fittable_is_an_error_with_the_first_reason(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame[frame["pp"] > 1].to_csv(points, index=False)
+    with pytest.raises(NothingToFitError, match=r"no_baseline.*TP8/PP1"):
+        calibrate(vllm_folder)
+    points.write_text(points.read_text().splitlines()[0] + "\n")
+    with pytest.raises(NothingToFitError, match="'h200-vllm-pp'"):
+        calibrate(vllm_folder)
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence_and_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputError, match="nothing was changed"):
+        run(out=tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_incomplete_results_are_not_completed_over(tmp_path):
+    _, written = run(out=tmp_path)
+    (written.folder / "report.html").unlink()
+    before = files(tmp_path)
+    with pytest.raises(UsageError, match="not overwritten"):
+        run(out=tmp_path)
+    assert files(tmp_path) == before
+
+
+def test_report_json_and_markdown_are_the_same_every_time(tmp_path):
+    _, a = run(out=tmp_path / "a")
+    _, b = run(out=tmp_path / "b")
+    for name in ("report.json", "report.md", "report.html"):
+        assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes()
