@@ -117,7 +117,8 @@ def decompose(
         kept.append(_decomposed(point, step, campaign.config.balance.partition))
     table = pd.DataFrame(kept, columns=list(COLUMNS))
     table = table.astype({"concurrency": "Int64", "baseline_concurrency": "Int64"})
-    order = [*SERIES, "pp", "concurrency"]
+    last = ("concurrency", "pp") if matching == "matched" else ("pp", "concurrency")
+    order = ["backend", "backend_version", *(c for c in SERIES if not c.startswith("backend")), *last]
     table = table.sort_values(order, kind="stable", na_position="first", ignore_index=True, key=natural_key)
     return Decomposition(campaign, matching, error_floor, table, tuple(findings))
 

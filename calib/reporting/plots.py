@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from calib.fitting import FitResult, SeriesFit
 
@@ -26,28 +27,32 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
 }
 MEASURED, FITTED, BALANCE = "#1f4e8c", "#c2410c", "#6b7280"
-VERDICT_WORDS = {"FIT": "FIT", "WARN": "WARN", "REFUSED": "REFUSED"}
 
 
 def plot_efficiency(fit: FitResult, backend: str) -> Figure:
     """Efficiency [1] against pp [stages] for every model of a backend: measured, fitted, and what balance alone explains."""
     series = [s for s in fit.series if s.key["backend"] == backend]
+    levels = [1, *sorted({int(p) for s in series for p in s.points["pp"]})]
+    seen = sorted({f.concurrency for s in series for f in s.by_concurrency})
+    colors = dict(zip(seen, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(seen))), strict=True))
+    top = max(1.05, *(1.05 * float(s.points["efficiency"].max()) for s in series))
     columns = min(2, len(series))
     lines = math.ceil(len(series) / columns)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(4.6 * columns, 3.3 * lines + 0.4), layout="constrained")
-        axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-        flat = list(axes.flat)
-        for ax, s in zip(flat, series, strict=False):
-            _panel(ax, s, fit)
-        for ax in flat[len(series) :]:
-            ax.remove()
-        for ax in axes[:, 0]:
-            ax.set_ylabel("efficiency vs TP=G/PP1 [1]")
-        for ax in flat[max(0, len(series) - columns) : len(series)]:
-            ax.set_xlabel("pipeline stages pp (log scale)")
-            ax.tick_params(labelbottom=True)
-        handles, labels = _legend(flat[: len(series)])
+        figure = Figure(figsize=(9.6 if columns > 1 else 7.0, 3.3 * lines + 0.5), layout="constrained")
+        flat = [figure.add_subplot(lines, columns, i + 1) for i in range(len(series))]
+        for i, (ax, s) in enumerate(zip(flat, series, strict=True)):
+            _panel(ax, s, fit, colors)
+            ax.set_xscale("log", base=2)
+            ax.set_xticks(levels, [str(p) for p in levels])
+            ax.minorticks_off()
+            ax.set_xlim(0.92, 1.08 * levels[-1])
+            ax.set_ylim(0, top)
+            if i % columns == 0:
+                ax.set_ylabel("efficiency vs TP=G/PP1 [1]")
+            if i + columns >= len(series):
+                ax.set_xlabel("pipeline stages pp (log scale)")
+        handles, labels = _legend(flat)
         figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
     return figure
 
@@ -72,44 +77,52 @@ def svg(figure: Figure) -> str:
     return stream.getvalue()
 
 
-def _panel(ax: Axes, s: SeriesFit, fit: FitResult) -> None:
-    points = s.points
-    many = (
-        points["concurrency"].nunique() > 1 and points["concurrency"].notna().all() and points["pp"].duplicated().any()
-    )
-    groups = [(str(c), g) for c, g in points.groupby("concurrency", sort=True)] if many else [(None, points)]
-    colors = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(groups)))
-    for (c, group), color in zip(groups, colors, strict=True):
-        _curves(ax, s, fit, group.sort_values("pp"), color if many else None, f"C={c}" if many else None)
-    levels = [1, *sorted({int(p) for p in points["pp"]})]
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(levels, [str(p) for p in levels])
-    ax.minorticks_off()
-    ax.set_ylim(0, max(1.05, 1.05 * float(points["efficiency"].max())))
+def _panel(ax: Axes, s: SeriesFit, fit: FitResult, colors: dict[int, Any]) -> None:
     e = s.estimate
     about = "" if e.stderr is None else f" ± {e.stderr[0]:.3f}"
-    ax.set_title(f"{s.key['model']}\n{VERDICT_WORDS[s.verdict]}: s = {e.values[0]:.3f}{about}", fontsize=9)
+    ax.set_title(f"{s.key['model']}\n{s.verdict}: s = {e.values[0]:.3f}{about}", fontsize=9)
+    if s.by_concurrency:
+        for f in s.by_concurrency:
+            here = s.points[s.points["concurrency"] == f.concurrency].sort_values("pp")
+            _fitted(ax, s, fit, here, lw=0.8)
+            _measured(ax, here, colors[f.concurrency], f"measured, C={f.concurrency}", line=True)
+        return
+    points = s.points.sort_values("pp")
+    pp, balance = _from_one(points, "pp"), _from_one(points, "balance_factor")
+    ax.plot(pp, balance, ls=":", color=BALANCE, label="balance factor alone")
+    if e.interval95:
+        bounds = (fit.form.residual(pp, [b]) for b in (e.interval95[0].high, e.interval95[0].low))
+        low, high = (balance * np.maximum(b, 0) for b in bounds)
+        ax.fill_between(pp, low, high, color=FITTED, alpha=0.12, lw=0, label="95 % interval of s")
+    _fitted(ax, s, fit, points, lw=1.5)
+    _measured(ax, points, MEASURED, "measured (error bar: 1 sigma)", line=False)
 
 
-def _curves(ax: Axes, s: SeriesFit, fit: FitResult, group: pd.DataFrame, color: Any, label: str | None) -> None:
-    pp = np.concatenate([[1.0], group["pp"].to_numpy(dtype=np.float64)])
-    balance = np.concatenate([[1.0], group["balance_factor"].to_numpy(dtype=np.float64)])
-    curve = balance * fit.form.residual(pp, s.estimate.values)
-    eta = np.concatenate([[1.0], group["efficiency"].to_numpy(dtype=np.float64)])
-    error = eta[1:] * np.hypot(group["rel_error"].to_numpy(), group["baseline_rel_error"].to_numpy())
-    if label is None:
-        ax.plot(pp, balance, ls=":", color=BALANCE, label="balance factor alone")
-        if s.estimate.interval95:
-            low, high = (
-                fit.form.residual(pp, [b]) for b in (s.estimate.interval95[0].high, s.estimate.interval95[0].low)
-            )
-            ax.fill_between(pp, balance * np.maximum(low, 0), balance * high, color=FITTED, alpha=0.12, lw=0,
-                            label="95 % interval of s")  # fmt: skip
-    style = "--" if s.verdict != "REFUSED" else (0, (1, 2))
-    name = "fitted" if s.verdict != "REFUSED" else "fitted, refused"
-    ax.plot(pp, curve, ls=style, color=FITTED if color is None else color, label=name if label is None else None)
-    ax.errorbar(pp[1:], eta[1:], yerr=error, fmt="o", ms=4.5, capsize=2, color=MEASURED if color is None else color,
-                label=label or "measured (error bar: 1 sigma)")  # fmt: skip
+def _fitted(ax: Axes, s: SeriesFit, fit: FitResult, points: pd.DataFrame, lw: float) -> None:
+    pp = _from_one(points, "pp")
+    curve = _from_one(points, "balance_factor") * fit.form.residual(pp, s.estimate.values)
+    refused = s.verdict == "REFUSED"
+    ax.plot(
+        pp,
+        curve,
+        ls=(0, (1, 2)) if refused else "--",
+        lw=lw,
+        color=FITTED,
+        label="fitted, refused" if refused else "fitted",
+    )
+
+
+def _measured(ax: Axes, points: pd.DataFrame, color: Any, label: str, *, line: bool) -> None:
+    error = points["efficiency"].to_numpy() * np.hypot(
+        points["rel_error"].to_numpy(), points["baseline_rel_error"].to_numpy()
+    )
+    ax.errorbar(points["pp"].to_numpy(dtype=np.float64), points["efficiency"].to_numpy(), yerr=error, fmt="o", ms=4.5,
+                capsize=2, ls="-" if line else "none", lw=1, color=color, label=label)  # fmt: skip
+
+
+def _from_one(points: pd.DataFrame, column: str) -> NDArray[np.float64]:
+    """A column with its value at pp = 1 in front, which is 1 for all that is drawn."""
+    return np.concatenate([[1.0], points[column].to_numpy(dtype=np.float64)])
 
 
 def _legend(axes: list[Axes]) -> tuple[list[Any], list[str]]:

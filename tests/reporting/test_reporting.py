@@ -12,7 +12,7 @@ import pytest
 from calib.reporting import render_html, render_json, render_markdown, report_tables
 from calib.reporting.plots import plot_efficiency, svg
 from calib.reporting.table import number
-from calib.workflow import calibrate, shipped_campaigns
+from calib.workflow import Options, calibrate, shipped_campaigns
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,16 @@ def test_every_axis_has_its_unit(reports):
             axes = plot_efficiency(data.fit, backend).axes
             assert {a.get_ylabel() for a in axes} - {""} == {"efficiency vs TP=G/PP1 [1]"}
             assert {a.get_xlabel() for a in axes} - {""} == {"pipeline stages pp (log scale)"}
+
+
+def test_a_concurrency_has_one_colour_in_all_panels():
+    fit = calibrate("h200-vllm-pp", Options(matching="matched")).fit
+    colours: dict[str, set] = {}
+    for axes in plot_efficiency(fit, "vllm").axes:
+        for container in axes.containers:
+            colours.setdefault(container.get_label(), set()).add(tuple(container[0].get_color()))
+    assert len(colours) == 7
+    assert all(len(c) == 1 for c in colours.values())
 
 
 HOSTILE = [
