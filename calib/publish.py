@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pandas as pd
 
 from calib import __version__
@@ -21,6 +24,8 @@ from calib.fitting import FitResult, SeriesFit
 from calib.provenance import now_utc, user_name
 from calib.schema import records
 
+DIGITS = 10  # of a published number
+
 
 def coefficient_set(fit: FitResult) -> CoefficientSet:
     """The sealed coefficient set of a fit: estimates, verdicts, domains, balance factors and where they come from.
@@ -36,7 +41,7 @@ def coefficient_set(fit: FitResult) -> CoefficientSet:
     if campaign.breakdowns is None or campaign.config.balance is None:
         raise NothingToFitError(f"campaign '{campaign.name}' has no per-op breakdowns", remedy="run `calib breakdown`")
     provider = campaign.breakdowns.provider
-    return CoefficientSet(
+    content = CoefficientSet(
         format="calib-coefficients",
         format_version=1,
         digest="",
@@ -62,7 +67,26 @@ def coefficient_set(fit: FitResult) -> CoefficientSet:
         fallback=("model", "backend", "refuse"),
         inputs=campaign.inputs,
         supersedes=None,
-    ).sealed()
+    )
+    return rounded(content).sealed()
+
+
+def rounded(content: CoefficientSet) -> CoefficientSet:
+    """The same set with every number at `DIGITS` significant digits.
+
+    The last bits of a least-squares fit depend on the processor and the linear-algebra library; the digest must not.
+    """
+    return msgspec.convert(_round(msgspec.to_builtins(content)), CoefficientSet)
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {k: _round(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_round(v) for v in value]
+    return value
 
 
 def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:

@@ -231,7 +231,9 @@ def compute_breakdowns(
 def _step_requests(campaign: Campaign, configs: Mapping[str, str]) -> list[StepRequest]:
     assumed = campaign.config.balance.assumed_concurrency if campaign.config.balance else {}
     columns = ["model", "backend", "system", "tp", "pp", "isl", "osl", "concurrency"]
-    rows = campaign.runs[columns].drop_duplicates().sort_values(columns, kind="stable")
+    runs = campaign.runs[campaign.runs["dp"] == 1]
+    baselines = runs.assign(tp=runs["gpus"], pp=1)  # published ratios have one too, though no row of its own
+    rows = pd.concat([runs, baselines])[columns].drop_duplicates().sort_values(columns, kind="stable")
     requests = []
     for row in records(rows):
         stated = None if pd.isna(row["concurrency"]) else int(row["concurrency"])

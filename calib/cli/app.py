@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calib import __version__
-from calib.cli.output import finding_rows, frame_rows, note, print_findings, print_json, print_runs, print_table
+from calib.cli.output import (
+    finding_rows,
+    frame_rows,
+    note,
+    print_findings,
+    print_json,
+    print_runs,
+    print_table,
+    working,
+)
 from calib.errors import EXIT_INTERNAL, CalibError, GateFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -75,10 +84,10 @@ def run_command(
     ] = False,
 ) -> None:
     """The main job: campaign in, coefficient file and accuracy report out."""
-    from calib.workflow import run
+    with working("calibrating"):
+        from calib.workflow import run
 
-    result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
-    tables = result.report_data()
+        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
     if json:
         print_json(
             {
@@ -94,7 +103,7 @@ def run_command(
     else:
         from calib.reporting import report_tables
 
-        shown = report_tables(tables)
+        shown = report_tables(result.report_data())
         for name in ("observed", "decomposition", "coefficients", "accuracy", "published_accuracy"):
             if name in shown:
                 print_table(shown[name], 9 if name == "coefficients" else 11 if name == "decomposition" else None)
@@ -163,10 +172,11 @@ def fit(
     json: JsonOption = False,
 ) -> None:
     """Fit s per model and backend, with interval and verdict."""
-    from calib.reporting.tables import coefficient_table
-    from calib.workflow import calibrate
+    with working("calibrating"):
+        from calib.reporting.tables import coefficient_table
+        from calib.workflow import calibrate
 
-    result = calibrate(campaign, _options(matching, error_floor, strict))
+        result = calibrate(campaign, _options(matching, error_floor, strict))
     new = result.coefficients.save(out) if out is not None else False
     if json:
         print_json({"digest": result.coefficients.digest, "new": new, "coefficients": frame_rows(result.fit.table())})
@@ -186,10 +196,11 @@ def report_command(
     strict: StrictOption = False,
 ) -> None:
     """Write coefficient file and report, and print the Markdown report."""
-    from calib.reporting import render_markdown
-    from calib.workflow import run
+    with working("calibrating"):
+        from calib.reporting import render_markdown
+        from calib.workflow import run
 
-    result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
+        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
     print(render_markdown(result.report_data()))
     note(f"{'wrote' if written.new else 'nothing new:'} {written.folder}")
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,18 @@ NOT_A_TERMINAL = 150  # columns of a table that goes to a file or a pipe
 def note(text: str) -> None:
     """A line on stderr."""
     print(f"calib: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def working(text: str) -> Iterator[None]:
+    """A spinner on stderr while something takes a while; nothing where that is not a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield
 
 
 def print_json(document: object) -> None:
