@@ -26,6 +26,7 @@ FILE_NAME = "coefficients-v1.json"
 Verdict = Literal["FIT", "WARN", "REFUSED"]
 Reference = Literal["baseline", "model"]
 Matching = Literal["peak", "matched"]
+BalanceKind = Literal["decode", "mixed", "none"]
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -155,7 +156,7 @@ class BalanceFactor(_Record, frozen=True, kw_only=True):
     osl: int
     concurrency: int | None
     factor: float
-    status: Literal["computed", "assumed", "derived"]
+    status: Literal["computed", "assumed", "derived", "never measured"]
     fitted: bool
 
 
@@ -166,7 +167,7 @@ class BalanceSource(_Record, frozen=True, kw_only=True):
     version: str
     system: str
     note: str
-    step: Literal["decode", "mixed"]
+    step: BalanceKind
     partition: str
 
 

@@ -20,11 +20,12 @@ import numpy as np
 import pandas as pd
 
 from calib.campaign import Campaign, Finding, describe_run
-from calib.coefficients import Matching
+from calib.coefficients import BalanceKind, Matching
 from calib.errors import UsageError
 from calib.quality import usable
 from calib.schema import SERIES, natural_key, records
-from calib.stages import PipelineLayout, PipelineSteadyState, Step
+from calib.stages import Step
+from calib.stages.mix import BALANCES, balance_factor
 
 NO_BASELINE = "no_baseline"
 NO_BALANCE = "no_balance_factor"
@@ -56,6 +57,7 @@ class Decomposition:
     campaign: Campaign
     matching: Matching
     error_floor: float
+    balance: BalanceKind
     table: pd.DataFrame
     findings: tuple[Finding, ...]
 
@@ -66,6 +68,7 @@ def decompose(
     matching: Matching | None = None,
     reference: str = "baseline",
     error_floor: float = ERROR_FLOOR,
+    balance: BalanceKind = "decode",
 ) -> Decomposition:
     """Observed efficiencies of all usable runs with pp > 1, decomposed.
 
@@ -80,6 +83,8 @@ def decompose(
         Only ``baseline``, the TP=G/PP=1 measurement of the same campaign.
     error_floor
         Relative error of a throughput [1] below which none is believed.
+    balance
+        Balance of a pure ``decode`` step, of the workload's ``mixed`` steps, or 1 for ``none``.
 
     Raises
     ------
@@ -96,6 +101,8 @@ def decompose(
         )  # fmt: skip
     if not 0 < error_floor < 1:
         raise UsageError("must lie between 0 and 1", field="error_floor", value=error_floor)
+    if balance not in BALANCES:
+        raise UsageError("is not a known balance", field="balance", value=balance, remedy=f"use {', '.join(BALANCES)}")
     runs = usable(campaign)
     findings: list[Finding] = [_dp_finding(r) for r in records(runs[runs["dp"] > 1])]
     runs = runs[runs["dp"] == 1]
@@ -109,24 +116,17 @@ def decompose(
         findings += missing
     kept: list[dict[str, Any]] = []
     for point in points:
-        step, finding = _step(campaign, point)
-        if step is None:
-            findings.append(finding)
-            continue
-        assert campaign.config.balance is not None
-        kept.append(_decomposed(point, step, campaign.config.balance.partition))
+        found_step, factor, reason = _balance(campaign, point, balance)
+        if found_step is None or factor is None:
+            findings.append(_finding(NO_BALANCE, point, f"{reason}, so its balance factor is unknown"))
+        else:
+            kept.append(_decomposed(point, found_step, factor))
     table = pd.DataFrame(kept, columns=list(COLUMNS))
     table = table.astype({"concurrency": "Int64", "baseline_concurrency": "Int64"})
     last = ("concurrency", "pp") if matching == "matched" else ("pp", "concurrency")
     order = ["backend", "backend_version", *(c for c in SERIES if not c.startswith("backend")), *last]
     table = table.sort_values(order, kind="stable", na_position="first", ignore_index=True, key=natural_key)
-    return Decomposition(campaign, matching, error_floor, table, tuple(findings))
-
-
-def balance_factor(step: Step, partition: str) -> float:
-    """The balance factor [1] of one breakdown step."""
-    layout = PipelineLayout.from_ops(step.ops_ms, step.num_layers, step.pp, partition)
-    return PipelineSteadyState(layout).balance_factor
+    return Decomposition(campaign, matching, error_floor, balance, table, tuple(findings))
 
 
 def _stated_points(group: pd.DataFrame, matching: Matching, floor: float) -> list[dict[str, Any]]:
@@ -220,20 +220,25 @@ def _point(
     }
 
 
-def _step(campaign: Campaign, point: dict[str, Any]) -> tuple[Step | None, Finding]:
+def _balance(campaign: Campaign, point: dict[str, Any], balance: BalanceKind) -> tuple[Step | None, float | None, str]:
+    """The decode step of a point and its balance factor, or why there is none."""
+    breakdowns, config = campaign.breakdowns, campaign.config.balance
+    if breakdowns is None or config is None:
+        return None, None, "the campaign names no breakdown file"
     c = None if pd.isna(point["concurrency"]) else int(point["concurrency"])
-    reason = "the campaign names no breakdown file"
-    if campaign.breakdowns is not None:
-        numbers = {name: int(point[name]) for name in ("tp", "pp", "isl", "osl")}
-        step = campaign.breakdowns.find(point["model"], point["backend"], concurrency=c, **numbers)
-        if step is not None:
-            return step, _finding(NO_BALANCE, point, "")
-        reason = "the breakdown file has no step for it"
-    return None, _finding(NO_BALANCE, point, f"{reason}, so its balance factor is unknown")
+    tp, pp, isl, osl = (int(point[name]) for name in ("tp", "pp", "isl", "osl"))
+    step = breakdowns.find(point["model"], point["backend"], tp=tp, pp=pp, isl=isl, osl=osl, concurrency=c)
+    if step is None:
+        return None, None, "the breakdown file has no step for it"
+    return (
+        step,
+        balance_factor(breakdowns, step, config.partition, balance),
+        "the breakdown file has no mixed step for it",
+    )
 
 
-def _decomposed(point: dict[str, Any], step: Step, partition: str) -> dict[str, Any]:
-    eta, balance = point["efficiency"], balance_factor(step, partition)
+def _decomposed(point: dict[str, Any], step: Step, balance: float) -> dict[str, Any]:
+    eta = point["efficiency"]
     total = 1 - eta
     return point | {
         "balance_factor": balance,

@@ -112,6 +112,10 @@ class OutputError(CalibError):
     """A result could not be written; nothing that existed was touched."""
 
 
+class ReplayPipelineError(CalibError):
+    """Engine replay was asked to run more than one pipeline stage."""
+
+
 class PredictionError(CalibError):
     """A prediction was refused."""
 

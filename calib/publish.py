@@ -18,11 +18,11 @@ from calib.coefficients import (
     Span,
     VersionRange,
 )
-from calib.efficiency import balance_factor
 from calib.errors import NothingToFitError
 from calib.fitting import FitResult, SeriesFit
 from calib.provenance import now_utc, user_name
 from calib.schema import records
+from calib.stages.mix import balance_factor
 
 DIGITS = 10  # of a published number
 
@@ -59,7 +59,7 @@ def coefficient_set(fit: FitResult) -> CoefficientSet:
             version=provider.version,
             system=provider.system,
             note=provider.note,
-            step="decode",
+            step=fit.decomposition.balance,
             partition=campaign.config.balance.partition,
         ),
         balance_factors=_balance_factors(fit),
@@ -93,22 +93,23 @@ def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:
     campaign = fit.decomposition.campaign
     assert campaign.breakdowns is not None
     assert campaign.config.balance is not None
+    breakdowns, kind = campaign.breakdowns, fit.decomposition.balance
     used = {
-        (
-            *(r[k] for k in ("model", "backend", "tp", "pp", "isl", "osl")),
-            None if pd.isna(r["concurrency"]) else r["concurrency"],
-        )
+        (*(r[k] for k in ("model", "backend", "tp", "pp", "isl", "osl")), None if pd.isna(c := r["concurrency"]) else c)
         for r in records(fit.decomposition.table)
     }
     # A step that holds at any concurrency, or an assumed one, was found under the campaign's own (or no) concurrency.
     loose = {key[:-1] for key in used}
     factors = []
-    for step in sorted(campaign.breakdowns.steps, key=lambda s: (*s.key[:-1], s.concurrency or 0)):
-        exact = step.key in used
-        fitted = exact or (step.key[:-1] in loose and (step.concurrency is None or (*step.key[:-1], None) in used))
+    steps = [s for s in breakdowns.steps if s.kind == "decode"]
+    for step in sorted(steps, key=lambda s: (*s.key[:-1], s.concurrency or 0)):
+        key = step.key[1:]
+        factor = balance_factor(breakdowns, step, campaign.config.balance.partition, kind)
+        if factor is None:
+            continue
         factors.append(
             BalanceFactor(
-                system=campaign.breakdowns.provider.system,
+                system=breakdowns.provider.system,
                 backend=step.backend,
                 model=step.model,
                 tp=step.tp,
@@ -116,9 +117,9 @@ def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:
                 isl=step.isl,
                 osl=step.osl,
                 concurrency=step.concurrency,
-                factor=balance_factor(step, campaign.config.balance.partition),
+                factor=factor,
                 status=step.status,
-                fitted=fitted,
+                fitted=key in used or (key[:-1] in loose and (step.concurrency is None or (*key[:-1], None) in used)),
             )
         )
     return tuple(factors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,7 @@ import pandas as pd
 
 import calib
 from calib.campaign import Campaign, Finding, read_campaign
-from calib.coefficients import FILE_NAME, CoefficientSet, Matching
+from calib.coefficients import FILE_NAME, BalanceKind, CoefficientSet, Matching
 from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
 from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError, UsageError
 from calib.fitting import FitResult, fit
@@ -21,7 +22,8 @@ from calib.publish import coefficient_set
 from calib.quality import screen
 from calib.reporting import ReportData, render_html, render_json, render_markdown
 from calib.schema import records
-from calib.stages.breakdown import BreakdownProvider, Breakdowns, StepRequest
+from calib.sensitivity import sensitivity
+from calib.stages.breakdown import BreakdownProvider, Breakdowns, Kind, StepRequest
 from calib.validation import Accuracy, accuracy
 
 DEFAULT_CAMPAIGN = "h200-vllm-pp"
@@ -35,6 +37,7 @@ class Options:
     matching: Matching | None = None
     form: str = "log2"
     error_floor: float = ERROR_FLOOR
+    balance: BalanceKind = "decode"
     strict: bool = False
 
 
@@ -53,6 +56,7 @@ class Result:
         """Everything that was set aside or warned about, in the order of the job."""
         return self.campaign.findings + self.decomposition.findings
 
+    @functools.cached_property
     def report_data(self) -> ReportData:
         """What the report shows."""
         return ReportData(
@@ -62,6 +66,7 @@ class Result:
             coefficients=self.coefficients,
             accuracy=self.accuracy,
             findings=self.findings,
+            sensitivity=tuple(sensitivity(self.campaign, form=self.fit.form.name)),
         )
 
 
@@ -125,7 +130,9 @@ def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | 
     """
     options = options or Options()
     campaign = load_campaign(name_or_folder)
-    decomposition = decompose(campaign, matching=options.matching, error_floor=options.error_floor)
+    decomposition = decompose(
+        campaign, matching=options.matching, error_floor=options.error_floor, balance=options.balance
+    )
     set_aside = [f for f in (*campaign.findings, *decomposition.findings) if f.verdict == "REJECT"]
     check_strict(set_aside, options.strict)
     try:
@@ -189,7 +196,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         if all((folder / name).is_file() for name in names) and CoefficientSet.load(folder / FILE_NAME) is not None:
             return Written(folder, tuple(folder / n for n in names), new=False)
     folder = out / f"{coefficients.created.at[:10]}-{digest}"
-    data = result.report_data()
+    data = result.report_data
     contents = {
         FILE_NAME: coefficients.to_json(),
         "report.html": render_html(data).encode(),
@@ -200,19 +207,28 @@ def report(result: Result, out: str | Path = "reports") -> Written:
     return Written(folder, tuple(folder / n for n in names), new=True)
 
 
+def shipped_breakdowns() -> list[Breakdowns]:
+    """The breakdowns of the shipped campaigns, for configurations that need no computing."""
+    loaded = (read_campaign(folder).breakdowns for folder in shipped_campaigns().values())
+    return [b for b in loaded if b is not None]
+
+
 def compute_breakdowns(
     campaign: Campaign,
     provider: BreakdownProvider,
     *,
     configs: Mapping[str, str] | None = None,
+    kinds: tuple[Kind, ...] = ("decode", "mixed"),
     progress: Callable[[Iterable[StepRequest], int], Iterable[StepRequest]] | None = None,
 ) -> Breakdowns:
-    """The decode step of every configuration of a campaign, from ``provider``.
+    """The steps of every configuration of a campaign and of its baselines, from ``provider``.
 
     Parameters
     ----------
     configs
         Model -> folder with its Hugging Face ``config.json``, for models the provider does not know.
+    kinds
+        Which steps; ``mixed`` ones are needed for the mixed balance and for `calib baseline`.
     progress
         Wraps the loop, e.g. with a progress bar.
 
@@ -223,12 +239,12 @@ def compute_breakdowns(
     CampaignError
         A run states no concurrency and ``[balance]`` assumes none for its model.
     """
-    requests = _step_requests(campaign, configs or {})
+    requests = [r for kind in kinds for r in _step_requests(campaign, configs or {}, kind)]
     steps = [provider.step(r) for r in (progress(requests, len(requests)) if progress else requests)]
     return Breakdowns(format="calib-breakdowns", format_version=1, provider=provider.provider, steps=tuple(steps))
 
 
-def _step_requests(campaign: Campaign, configs: Mapping[str, str]) -> list[StepRequest]:
+def _step_requests(campaign: Campaign, configs: Mapping[str, str], kind: Kind) -> list[StepRequest]:
     assumed = campaign.config.balance.assumed_concurrency if campaign.config.balance else {}
     columns = ["model", "backend", "system", "tp", "pp", "isl", "osl", "concurrency"]
     runs = campaign.runs[campaign.runs["dp"] == 1]
@@ -257,6 +273,7 @@ def _step_requests(campaign: Campaign, configs: Mapping[str, str]) -> list[StepR
                 concurrency=concurrency,
                 status="computed" if stated else "assumed",
                 config=configs.get(row["model"]),
+                kind=kind,
             )
         )
     return requests

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -55,6 +54,10 @@ MatchingOption = Annotated[
 FloorOption = Annotated[
     float, typer.Option("--error-floor", help="Relative error of a throughput below which none is believed.")
 ]
+BalanceOption = Annotated[
+    str,
+    typer.Option("--balance", help="Balance of 'decode' steps, of the workload's 'mixed' steps, or 'none' (1)."),
+]
 DEFAULT = "h200-vllm-pp"
 
 
@@ -73,6 +76,7 @@ def run_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reports"),
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
+    balance: BalanceOption = "decode",
     strict: StrictOption = False,
     json: JsonOption = False,
     gate_error: Annotated[
@@ -87,7 +91,7 @@ def run_command(
     with working("calibrating"):
         from calib.workflow import run
 
-        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
+        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict, balance))
     if json:
         print_json(
             {
@@ -103,7 +107,7 @@ def run_command(
     else:
         from calib.reporting import report_tables
 
-        shown = report_tables(result.report_data())
+        shown = report_tables(result.report_data)
         for name in ("observed", "decomposition", "coefficients", "accuracy", "published_accuracy"):
             if name in shown:
                 print_table(shown[name], 9 if name == "coefficients" else 11 if name == "decomposition" else None)
@@ -139,6 +143,7 @@ def decompose(
     campaign: CampaignArg = DEFAULT,
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
+    balance: BalanceOption = "decode",
     strict: StrictOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -149,8 +154,10 @@ def decompose(
     from calib.workflow import check_strict, load_campaign
 
     loaded = load_campaign(campaign)
-    options = _options(matching, error_floor, strict)
-    result = decompose_campaign(loaded, matching=options.matching, error_floor=error_floor)
+    options = _options(matching, error_floor, strict, balance)
+    result = decompose_campaign(
+        loaded, matching=options.matching, error_floor=options.error_floor, balance=options.balance
+    )
     findings = (*loaded.findings, *result.findings)
     check_strict(findings, strict)
     if json:
@@ -168,6 +175,7 @@ def fit(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the coefficient file here as well.")] = None,
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
+    balance: BalanceOption = "decode",
     strict: StrictOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -176,7 +184,7 @@ def fit(
         from calib.reporting.tables import coefficient_table
         from calib.workflow import calibrate
 
-        result = calibrate(campaign, _options(matching, error_floor, strict))
+        result = calibrate(campaign, _options(matching, error_floor, strict, balance))
     new = result.coefficients.save(out) if out is not None else False
     if json:
         print_json({"digest": result.coefficients.digest, "new": new, "coefficients": frame_rows(result.fit.table())})
@@ -193,6 +201,7 @@ def report_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("reports"),
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
+    balance: BalanceOption = "decode",
     strict: StrictOption = False,
 ) -> None:
     """Write coefficient file and report, and print the Markdown report."""
@@ -200,8 +209,8 @@ def report_command(
         from calib.reporting import render_markdown
         from calib.workflow import run
 
-        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict))
-    print(render_markdown(result.report_data()))
+        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict, balance))
+    print(render_markdown(result.report_data))
     note(f"{'wrote' if written.new else 'nothing new:'} {written.folder}")
 
 
@@ -269,38 +278,6 @@ def predict(
     writer.writerows(rows)
 
 
-@app.command()
-def breakdown(
-    campaign: CampaignArg = DEFAULT,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="The breakdown file to write; it is not overwritten.")
-    ] = Path("breakdowns.json"),
-    version: Annotated[
-        list[str] | None,
-        typer.Option("--table-version", help="BACKEND=VERSION of the latency tables to use."),
-    ] = None,
-    model_config: Annotated[
-        list[str] | None,
-        typer.Option("--model-config", help="MODEL=FOLDER with its Hugging Face config.json."),
-    ] = None,
-) -> None:
-    """Per-op decode latencies of a campaign's configurations, from aiconfigurator-core (extra 'aic')."""
-    from calib.campaign import read_campaign
-    from calib.provenance import write_new
-    from calib.stages.breakdown_aic import AiconfiguratorProvider
-    from calib.workflow import compute_breakdowns, find_campaign
-
-    loaded = read_campaign(find_campaign(campaign), breakdowns=False)
-    systems = sorted(set(loaded.runs["system"]))
-    if len(systems) != 1:
-        raise UsageError(f"the campaign has runs of {len(systems)} systems", remedy="split it into one a system")
-    provider = AiconfiguratorProvider(systems[0], _pairs("--table-version", version))
-    found = compute_breakdowns(loaded, provider, configs=_pairs("--model-config", model_config), progress=_progress)
-    if not write_new(out, found.to_json()):
-        raise UsageError("exists already and is not overwritten", file=out, remedy="choose another name with --out")
-    print(f"Wrote {len(found.steps)} steps to {out} ({found.provider.note})")
-
-
 def main() -> None:
     """Run the command line and end the process with a documented exit code."""
     try:
@@ -331,12 +308,14 @@ def _other(error: Exception) -> int:
     return EXIT_INTERNAL
 
 
-def _options(matching: str | None, error_floor: float, strict: bool) -> Options:
+def _options(matching: str | None, error_floor: float, strict: bool, balance: str) -> Options:
     from calib.workflow import Options
 
     if matching not in (None, "peak", "matched"):
         raise UsageError("must be 'peak' or 'matched'", field="--matching", value=matching)
-    return Options(matching=matching, error_floor=error_floor, strict=strict)  # type: ignore[arg-type]
+    if balance not in ("decode", "mixed", "none"):
+        raise UsageError("must be 'decode', 'mixed' or 'none'", field="--balance", value=balance)
+    return Options(matching=matching, error_floor=error_floor, balance=balance, strict=strict)  # type: ignore[arg-type]
 
 
 def _gates(result: Result, gate_error: float | None, gate_refused: bool) -> None:
@@ -355,21 +334,3 @@ def _gates(result: Result, gate_error: float | None, gate_refused: bool) -> None
                 f"gate --gate-error: the left-out mean error of {row['backend']} is {row['mean_abs_error_pp']:.2f} pp, "
                 f"over {gate_error:g} pp"
             )
-
-
-def _pairs(option: str, values: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for value in values or ():
-        key, sep, rest = value.partition("=")
-        if not (key and sep and rest):
-            raise UsageError("must be NAME=VALUE", field=option, value=value)
-        pairs[key] = rest
-    return pairs
-
-
-def _progress(items: Iterable[Any], total: int) -> Iterator[Any]:
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    yield from track(items, "breakdowns", total=total, console=console, disable=not console.is_terminal)

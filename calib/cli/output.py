@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calib.campaign import Finding
+    from calib.integrations.baseline import Qualification
     from calib.reporting import Table
 
 SENTENCE = 26  # characters from which a cell may wrap
@@ -116,3 +117,29 @@ def print_findings(findings: tuple[Finding, ...]) -> None:
     columns = (Column("rule", "rule"), Column("n", "runs", "int"), Column("example", "for example"))
     if rows:
         print_table(Table("warnings", "Warnings", "", columns, rows))
+
+
+def baseline_rows(found: Qualification) -> list[dict[str, Any]]:
+    """The points of a baseline qualification as plain rows."""
+    return [
+        {
+            "model": p.model, "backend": p.backend, "tp": p.tp, "concurrency": p.concurrency, "measured": p.measured,
+            "predicted": p.predicted, "error_pct": p.error_pct, "within": "yes" if found.within(p) else "no",
+            "fits_memory": {True: "yes", False: "no", None: "unknown"}[p.fits_memory],
+        }
+        for p in found.points
+    ]  # fmt: skip
+
+
+def baseline_table(found: Qualification, rows: list[dict[str, Any]]) -> Table:
+    """The same as a table."""
+    from calib.reporting.table import Column, Table
+
+    low, high = found.band_pct
+    columns = (
+        Column("model", "model"), Column("backend", "backend"), Column("tp", "TP", "int"),
+        Column("concurrency", "C [requests]", "int"), Column("measured", "measured [tok/s]", "points"),
+        Column("predicted", "predicted [tok/s]", "points"), Column("error_pct", "error [%]", "points"),
+        Column("within", f"within {low:+g} to {high:+g} %"), Column("fits_memory", "KV cache fits"),
+    )  # fmt: skip
+    return Table("baseline", "The model's pp = 1 prediction against silicon", "", columns, tuple(rows))

@@ -71,9 +71,15 @@ def alt_text(fit: FitResult, backend: str) -> str:
 
 def svg(figure: Figure) -> str:
     """The figure as SVG text that depends on nothing but its content."""
-    stream = io.StringIO()
+    return figure_bytes(figure, "svg").decode()
+
+
+def figure_bytes(figure: Figure, kind: str) -> bytes:
+    """The figure as a file of ``kind`` (svg, png, pdf), without a date."""
+    stream, dated = io.BytesIO(), {"svg": "Date", "pdf": "CreationDate"}
+    metadata = {dated[kind]: None, "Creator": None} if kind in dated else None
     with mpl.rc_context(STYLE):
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(stream, format=kind, metadata=metadata, dpi=150)
     return stream.getvalue()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from calib.campaign import Campaign, Finding
 from calib.coefficients import CoefficientSet
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
+from calib.reporting.model_tables import roofline_tables, sensitivity_tables
 from calib.reporting.published import published_tables
 from calib.reporting.table import Column, Table, number
 from calib.schema import records
@@ -28,6 +30,7 @@ class ReportData:
     coefficients: CoefficientSet
     accuracy: Accuracy
     findings: tuple[Finding, ...]
+    sensitivity: tuple[Mapping[str, Any], ...] = ()
 
 
 def report_tables(data: ReportData) -> dict[str, Table]:
@@ -40,7 +43,9 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         accuracy_table(data.accuracy),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),
+        *sensitivity_tables(data.sensitivity),
         balance_table(data.coefficients),
+        *roofline_tables(data.campaign),
         quality_table(data.findings),
         provenance_table(data.coefficients),
     ]

@@ -5,11 +5,14 @@ A breakdown file is JSON::
     {"format": "calib-breakdowns", "format_version": 1,
      "provider": {"name", "version", "system", "note"},
      "steps": [{"model", "backend", "tp", "pp", "concurrency", "microbatch", "isl", "osl", "num_layers",
-                "status": "computed | assumed | derived", "ops_ms": {"generation_embedding": 0.003, ...}}]}
+                "status": "computed | assumed | derived | never measured", "kind": "decode | mixed | prefill",
+                "ops_ms": {"generation_embedding": 0.003, ...}}]}
 
-``ops_ms`` holds the latency [ms] of each op over the whole decode step: all layers, all links together. ``concurrency``
-is null for a step that holds at any. ``status`` is ``assumed`` where the concurrency is not the campaign's own statement
-and ``derived`` where the step was not published but worked out from another one.
+``ops_ms`` holds the latency [ms] of each op over the whole step: all layers, all links together. A decode step generates
+one token for every request of the microbatch; a mixed one prefills a chunk of one request beside the decoding of the
+others; a prefill step is a full chunk of prompts alone. ``concurrency`` is null for a step that holds at any. ``status`` is
+``assumed`` where the concurrency is not the campaign's own statement, ``derived`` where the step was not published but
+worked out from another one, and ``never measured`` where a pipeline crosses nodes, which no campaign covers.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ import msgspec
 from calib.errors import BreakdownError
 from calib.provenance import read_bytes
 
-Status = Literal["computed", "assumed", "derived"]
+Status = Literal["computed", "assumed", "derived", "never measured"]
+Kind = Literal["decode", "mixed", "prefill"]
+CHUNK_TOKENS = 8192  # prefill tokens of one step at most; the default of vLLM's server on these GPUs
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -52,14 +57,15 @@ class Step(_Record, frozen=True, kw_only=True):
     num_layers: int
     status: Status
     ops_ms: dict[str, float]
+    kind: Kind = "decode"
 
     @property
     def key(self) -> StepKey:
         """What a step is looked up by."""
-        return (self.model, self.backend, self.tp, self.pp, self.isl, self.osl, self.concurrency)
+        return (self.kind, self.model, self.backend, self.tp, self.pp, self.isl, self.osl, self.concurrency)
 
 
-StepKey = tuple[str, str, int, int, int, int, int | None]
+StepKey = tuple[str, str, str, int, int, int, int, int | None]
 
 
 class StepRequest(_Record, frozen=True, kw_only=True):
@@ -75,6 +81,8 @@ class StepRequest(_Record, frozen=True, kw_only=True):
     osl: int
     status: Status
     config: str | None = None
+    kind: Kind = "decode"
+    chunk_tokens: int = CHUNK_TOKENS
 
 
 class BreakdownProvider(Protocol):
@@ -97,7 +105,16 @@ class Breakdowns(_Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
     def find(
-        self, model: str, backend: str, *, tp: int, pp: int, isl: int, osl: int, concurrency: int | None
+        self,
+        model: str,
+        backend: str,
+        *,
+        tp: int,
+        pp: int,
+        isl: int,
+        osl: int,
+        concurrency: int | None,
+        kind: Kind = "decode",
     ) -> Step | None:
         """The step of a configuration and workload: at that concurrency, else one that holds at any.
 
@@ -108,7 +125,7 @@ class Breakdowns(_Record, frozen=True, kw_only=True):
         BreakdownError
             No concurrency is stated and the file has steps at several.
         """
-        wanted = (model, backend, tp, pp, isl, osl)
+        wanted = (kind, model, backend, tp, pp, isl, osl)
         here = [s for s in self.steps if s.key[:-1] == wanted]
         if concurrency is not None:
             exact = [s for s in here if s.concurrency == concurrency]

@@ -14,6 +14,7 @@ from typing import Any
 
 from calib.errors import BreakdownError, MissingExtraError
 from calib.stages.breakdown import Provider, Step, StepRequest
+from calib.stages.layout import check_op_counts
 from calib.stages.steady_state import microbatch_size
 
 PACKAGE = "aiconfigurator-core"
@@ -73,9 +74,8 @@ class AiconfiguratorProvider:
                     self._sdk["config"].ModelConfig(tp_size=request.tp, pp_size=request.pp),
                     request.backend,
                 )
-            _, _, ops, *_ = self._sdk["rust_engine_step"].estimate_decode_step_breakdown_with_rust(
-                model, database, gen_tokens=microbatch, isl=request.isl, osl=request.osl
-            )
+            _cross_check(model)
+            ops = self._ops_ms(model, database, request, microbatch)
         except Exception as error:  # the package raises many kinds; all mean "not covered" here
             raise BreakdownError(
                 f"{PACKAGE} has no step for {request.model} on {request.backend} / {request.system} at "
@@ -93,8 +93,26 @@ class AiconfiguratorProvider:
             osl=request.osl,
             num_layers=int(model._num_layers),
             status=request.status,
+            kind=request.kind,
             ops_ms={name: round(float(ms), 9) for name, ms in ops.items()},
         )
+
+    def _ops_ms(self, model: Any, database: Any, request: StepRequest, microbatch: int) -> dict[str, float]:
+        engine, workload = self._sdk["rust_engine_step"], {"isl": request.isl, "osl": request.osl}
+        if request.kind == "decode":
+            _, _, ops, *_ = engine.estimate_decode_step_breakdown_with_rust(
+                model, database, gen_tokens=microbatch, **workload
+            )
+            return dict(ops)
+        found = engine.estimate_mixed_step_breakdown_with_rust(
+            model,
+            database,
+            ctx_tokens=request.chunk_tokens if request.kind == "prefill" else min(request.chunk_tokens, request.isl),
+            gen_tokens=microbatch - 1 if request.kind == "mixed" else 0,
+            prefix=0,
+            **workload,
+        )
+        return dict(found["per_op_latency_ms"])
 
     def _database(self, backend: str) -> Any:
         if backend not in self._databases:
@@ -120,3 +138,9 @@ def _import(name: str) -> Any:
         raise MissingExtraError(
             f"{PACKAGE} is not installed", remedy="install it with pip install 'llm-calib[aic]'"
         ) from None
+
+
+def _cross_check(model: Any) -> None:
+    """Warn where an op's place, taken from its name, does not agree with how often the package runs it."""
+    for ops in (model.context_ops, model.generation_ops):
+        check_op_counts({op._name: float(op._scale_factor) for op in ops}, int(model._num_layers))

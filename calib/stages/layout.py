@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +27,35 @@ class UnknownOpWarning(UserWarning):
     """An op looks neither per-layer nor like one of a known place; it was spread over the layers."""
 
 
-def even_partition(layers: int, pp: int) -> tuple[int, ...]:
-    """Layers per stage with the remainder on the leading stages."""
-    base, rest = divmod(layers, pp)
-    return tuple(base + (1 if i < rest else 0) for i in range(pp))
+def _even(stage: Any, rest: Any, pp: Any) -> Any:  # noqa: ARG001
+    return stage < rest
 
 
-def vllm_partition(layers: int, pp: int) -> tuple[int, ...]:
-    """vLLM's rule: the remainder goes to the stages before the last, from the back; the last stage is spared.
+def _vllm(stage: Any, rest: Any, pp: Any) -> Any:
+    return (pp - 1 - rest <= stage) & (stage < pp - 1)
 
-    Holds for the released engines up to 0.24; a change to the last stages is proposed in vllm-project/vllm pull request
-    46217.
+
+@dataclass(frozen=True)
+class PartitionRule:
+    """How an engine splits layers over stages, and which engine versions it holds for.
+
+    Every stage gets ``layers // pp`` layers, and those for which ``one_more(stage, rest, pp)`` holds get one more; ``rest``
+    is the remainder. It works on numbers and on arrays alike.
     """
-    base, rest = divmod(layers, pp)
-    return tuple(base + (1 if pp - 1 - rest <= i < pp - 1 else 0) for i in range(pp))
+
+    name: str
+    one_more: Callable[[Any, Any, Any], Any]
+    holds_for: str
 
 
-PARTITION_RULES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
-    "even": even_partition,
-    "vllm": vllm_partition,
+PARTITION_RULES = {
+    rule.name: rule
+    for rule in (
+        PartitionRule("even", _even, "no engine in particular: the remainder on the leading stages, as published"),
+        # The last stage is spared, and the first while it can be. A change to the last stages is proposed in
+        # vllm-project/vllm pull request 46217.
+        PartitionRule("vllm", _vllm, "vLLM up to 0.24"),
+    )
 }
 
 
@@ -72,7 +83,8 @@ def partition_layers(layers: int, pp: int, rule: str | Sequence[int] = "even") -
                 value=rule,
                 remedy=f"use one of {', '.join(PARTITION_RULES)} or a list of layers per stage",
             )
-        return PARTITION_RULES[rule](layers, pp)
+        one_more, (base, rest) = PARTITION_RULES[rule].one_more, divmod(layers, pp)
+        return tuple(base + int(one_more(stage, rest, pp)) for stage in range(pp))
     parts = tuple(rule)
     whole = all(isinstance(p, (int, np.integer)) and not isinstance(p, bool) and p >= 0 for p in parts)
     if len(parts) != pp or not whole or sum(parts) != layers:
@@ -157,6 +169,25 @@ class PipelineLayout:
     def hop_ms(self) -> float:
         """One stage-to-stage transfer [ms]; 0 at pp = 1."""
         return self.link_ms / (self.pp - 1) if self.pp > 1 else 0.0
+
+
+def check_op_counts(counts: Mapping[str, float], num_layers: int) -> None:
+    """Compare where ops are placed with how often each runs in one step, context and generation alike.
+
+    Warns
+    -----
+    UnknownOpWarning
+        A per-layer op does not run a multiple of ``num_layers`` times, or an op of one stage runs once a layer.
+    """
+    for name, count in counts.items():
+        place = _place(name)
+        per_layer = count >= num_layers and count % num_layers == 0
+        if place != "link" and (place == "layer") != per_layer and num_layers > 1:
+            warnings.warn(
+                f"op '{name}' is placed as '{place}' by its name and runs {count:g} times a step of {num_layers} layers",
+                UnknownOpWarning,
+                stacklevel=2,
+            )
 
 
 def _place(name: str) -> str:

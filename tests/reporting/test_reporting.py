@@ -17,7 +17,7 @@ from calib.workflow import Options, calibrate, shipped_campaigns
 
 @pytest.fixture(scope="module")
 def reports():
-    return {name: calibrate(name).report_data() for name in shipped_campaigns()}
+    return {name: calibrate(name).report_data for name in shipped_campaigns()}
 
 
 class Page(html.parser.HTMLParser):
@@ -135,7 +135,7 @@ def test_names_are_text_wherever_they_are_shown(simulated, name):
         text = (folder / file).read_text()
         quoted = '"' + name.replace('"', '""') + '"' if file == "points.csv" else json.dumps(name)[1:-1]
         (folder / file).write_text(text.replace("placeholder", quoted))
-    data = calibrate(folder).report_data()
+    data = calibrate(folder).report_data
     page = Page(render_html(data))
     assert name in "".join(page.text)
     assert not [t for t, a in page.tags if t == "script" or "onerror" in a]

@@ -1,0 +1,91 @@
+"""Balance of a workload that mixes prefill and decode steps.
+
+In a closed loop a microbatch of b requests generates ``osl`` tokens each in ``osl`` steps, and every request that finishes is
+replaced by one whose ``isl`` tokens are prefilled in ``ceil(isl/chunk)`` steps, one request at a time. So of ``osl`` steps
+
+    mixed = min(osl, b * ceil(isl/chunk))        the others are pure decode
+
+and the balance of the mixture is the ideal over the realised time of all of them:
+
+    balance = sum_k n_k * step_total_k / pp  /  sum_k n_k * cycle_k
+
+A pure decode step is the default everywhere: it is what was published, and it predicts best so far. The mixture is a
+sensitivity, since it takes microbatches of different kinds to follow each other without disturbing the pipe.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from calib.coefficients import BalanceKind
+from calib.errors import UsageError
+from calib.stages.breakdown import CHUNK_TOKENS, Breakdowns, Step
+from calib.stages.layout import PipelineLayout
+from calib.stages.steady_state import PipelineSteadyState, microbatch_size
+
+BALANCES: tuple[BalanceKind, ...] = ("decode", "mixed", "none")
+
+
+@dataclass(frozen=True)
+class StepShares:
+    """Steps of each kind while a microbatch generates ``osl`` tokens a request."""
+
+    decode: float
+    mixed: float
+
+
+def step_shares(*, isl: int, osl: int, concurrency: int, pp: int, chunk_tokens: int = CHUNK_TOKENS) -> StepShares:
+    """How many steps of each kind a workload has; tokens, requests, stages.
+
+    Raises
+    ------
+    UsageError
+        A number below 1.
+    """
+    for name, value in (("isl", isl), ("osl", osl), ("chunk_tokens", chunk_tokens)):
+        if value < 1:
+            raise UsageError("must be at least 1", field=name, value=value)
+    mixed = min(osl, microbatch_size(concurrency, pp) * math.ceil(isl / chunk_tokens))
+    return StepShares(decode=float(osl - mixed), mixed=float(mixed))
+
+
+def steady_state(step: Step, partition: str, concurrency: int | None = None) -> PipelineSteadyState:
+    """The pipe of one step."""
+    layout = PipelineLayout.from_ops(step.ops_ms, step.num_layers, step.pp, partition)
+    return PipelineSteadyState(layout, concurrency if concurrency is not None else step.concurrency)
+
+
+def balance_factor(breakdowns: Breakdowns, step: Step, partition: str, balance: BalanceKind = "decode") -> float | None:
+    """The balance factor [1] of a decode step's configuration: ``decode``, ``mixed``, or 1 for ``none``.
+
+    None where ``mixed`` is asked for and the file has no mixed step of the configuration, or no concurrency.
+
+    Raises
+    ------
+    UsageError
+        Another kind of balance.
+    """
+    if balance not in BALANCES:
+        raise UsageError("is not a known balance", field="balance", value=balance, remedy=f"use {', '.join(BALANCES)}")
+    if balance == "none" or step.pp == 1:
+        return 1.0
+    decode = steady_state(step, partition)
+    if balance == "decode":
+        return decode.balance_factor
+    other = breakdowns.find(
+        step.model,
+        step.backend,
+        tp=step.tp,
+        pp=step.pp,
+        isl=step.isl,
+        osl=step.osl,
+        concurrency=step.concurrency,
+        kind="mixed",
+    )
+    if other is None or step.concurrency is None:
+        return None
+    shares = step_shares(isl=step.isl, osl=step.osl, concurrency=step.concurrency, pp=step.pp)
+    mixed = steady_state(other, partition)
+    ideal = shares.decode * decode.ideal_cycle_ms + shares.mixed * mixed.ideal_cycle_ms
+    return min(1.0, ideal / (shares.decode * decode.cycle_ms + shares.mixed * mixed.cycle_ms))
