@@ -21,8 +21,8 @@ from calib.errors import BreakdownError, CampaignError, ContradictionError, Unkn
 from calib.provenance import read_bytes, sha256_bytes
 from calib.readers import ReadRun, UnreadableRun
 from calib.readers.aiperf import read_runs
-from calib.readers.table import read_table
-from calib.schema import COUNTS, run_table
+from calib.readers.table import NUMBER, read_table
+from calib.schema import COUNTS, LARGEST_COUNT, run_table
 from calib.stages import Breakdowns
 
 REQUIRED = ("model", "backend", "backend_version", "system", "gpus", "tp", "pp", "isl", "osl")
@@ -103,7 +103,9 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
     read = [(run, stated, label) for run, stated, label in _read_all(folder, config)]
     good = [(r, s, label) for r, s, label in read if isinstance(r, ReadRun)]
     rows = [_merge(r, s, config.defaults, label, config.name, path) for r, s, label in good]
-    names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in good)]
+    # Everything that was read, good or not: a file that turned bad must not leave the digest as it was.
+    names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in read)]
+    names += [name for name in (_published_files(config).values()) if name]
     steps = None
     if config.balance and breakdowns:
         steps = Breakdowns.load(_inside(folder, config.balance.file, path, "balance.file"))
@@ -121,6 +123,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         inputs=tuple(
             InputFile(campaign=config.name, path=name, sha256=sha256_bytes(read_bytes(folder / name)))
             for name in sorted(set(names))
+            if (folder / name).is_file()
         ),
         facts={(r.source_file, r.source_row): r.facts for r, _, _ in good},
         published=_read_published(folder, config, path),
@@ -143,14 +146,48 @@ def _check_system(campaign: Campaign, file: str | Path) -> Campaign:
     return campaign
 
 
+# What a published table must have: text columns, and columns of numbers (an empty cell is an unpublished figure).
+_PUBLISHED = {
+    "decomposition": (
+        ("model", "backend"),
+        ("pp", "total_penalty_pct", "balance_share_pp", "scheduling_residual_pp"),
+    ),
+    "coefficients": (("model",), ("vllm_s", "sglang_s", "trtllm_s")),
+    "accuracy": (("backend", "approach", "mean_abs_error_pp", "max_abs_error_pp"), ()),
+}
+
+
+def _published_files(config: CampaignConfig) -> dict[str, str | None]:
+    return {name: getattr(config.published, name) for name in _PUBLISHED} if config.published else {}
+
+
 def _read_published(folder: Path, config: CampaignConfig, toml: Path) -> dict[str, tuple[Mapping[str, str], ...]]:
     tables: dict[str, tuple[Mapping[str, str], ...]] = {}
-    if config.published:
-        for name in ("decomposition", "coefficients", "accuracy"):
-            if file := getattr(config.published, name):
-                text = read_bytes(_inside(folder, file, toml, f"published.{name}")).decode("utf-8-sig", "replace")
-                tables[name] = tuple(csv.DictReader(text.splitlines(), restval=""))
+    for name, file in _published_files(config).items():
+        if file is None:
+            continue
+        path = _inside(folder, file, toml, f"published.{name}")
+        try:
+            rows = tuple(csv.DictReader(read_bytes(path).decode("utf-8-sig").splitlines(), restval=""))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise CampaignError(f"is not a CSV table ({error})", file=path, remedy="save it as UTF-8 CSV") from None
+        _check_published(rows, *_PUBLISHED[name], path)
+        tables[name] = rows
     return tables
+
+
+def _check_published(
+    rows: tuple[Mapping[str, str], ...], texts: tuple[str, ...], numbers: tuple[str, ...], path: Path
+) -> None:
+    for row in rows:
+        for name in (*texts, *numbers):
+            if name not in row:
+                raise CampaignError("is missing", file=path, field=name, remedy="add the column")
+        for name in numbers:
+            if row[name] and not NUMBER.fullmatch(row[name]):
+                raise CampaignError("is not a number", file=path, field=name, value=row[name], remedy="correct it")
+        if not row.get("pp", "1").isdecimal():
+            raise CampaignError("is not a whole number", file=path, field="pp", value=row["pp"], remedy="correct it")
 
 
 def _read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]]:
@@ -179,6 +216,10 @@ def _read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | Unre
 def _folders(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[Path, dict[str, int]]]:
     """Sub-folders whose relative path matches ``pattern``, with the numbers its placeholders stand for."""
     parts = re.split(r"\{(\w*)\}", pattern)
+    if len(set(parts[1::2])) < len(parts[1::2]):
+        raise CampaignError(
+            "has a placeholder twice", file=toml, field=f"{label}.folder", value=pattern, remedy="use each one once"
+        )
     expression = re.escape(parts[0])
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
         if name not in COUNTS:
@@ -197,24 +238,32 @@ def _folders(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[P
             value=pattern,
             remedy="correct the pattern",
         )
-    return [(p, {k: int(v) for k, v in m.groupdict().items()}) for p, m in hits]
+    found = [(p, {k: int(v) for k, v in m.groupdict().items()}) for p, m in hits]
+    for path, numbers in found:
+        for name, value in numbers.items():
+            if not 1 <= value <= LARGEST_COUNT:
+                raise UnknownTopologyError(
+                    f"is {value} in the folder name {path.name}", file=toml, field=f"{label}.{name}",
+                    remedy="rename the folder, or state the degree in the entry",
+                )  # fmt: skip
+    return found
 
 
 def _merge(
     run: ReadRun, entry: Mapping[str, object], defaults: Stated, label: str, campaign: str, toml: Path
 ) -> dict[str, object]:
     """One row of the run table; what several sources state must agree."""
-    ours = {**defaults.given(), **entry}
     where = _where(run)
     row: dict[str, object] = {"campaign": campaign, "verdict": "OK", "rules": "", **run.stated}
-    for name, value in ours.items():
-        if row.setdefault(name, value) != value:
-            raise ContradictionError(
-                f"is {value!r} there and {row[name]!r} in {where}",
-                file=toml,
-                field=f"{label}.{name}" if name in entry else f"defaults.{name}",
-                remedy="correct the one that is wrong",
-            )
+    for section, stated in ((label, entry), ("defaults", defaults.given())):
+        for name, value in stated.items():
+            if row.setdefault(name, value) != value:
+                raise ContradictionError(
+                    f"is {value!r} there and {row[name]!r} in {where if name in run.stated else label}",
+                    file=toml,
+                    field=f"{section}.{name}",
+                    remedy="correct the one that is wrong",
+                )
     for name in REQUIRED:
         if row.get(name) is None:
             raise UnknownTopologyError(
@@ -259,8 +308,14 @@ def _inside(folder: Path, name: str, toml: Path, field: str) -> Path:
             value=name,
             remedy="copy the file into the folder",
         )
-    if not (folder / path).is_file():
-        raise CampaignError("is not a file in the campaign folder", file=toml, field=field, value=name)
+    try:
+        found = (folder / path).is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        found = False
+    if not found:
+        raise CampaignError(
+            "is not a file in the campaign folder", file=toml, field=field, value=name, remedy="correct the name"
+        )
     return folder / path
 
 

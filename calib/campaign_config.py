@@ -9,7 +9,8 @@ import msgspec
 
 from calib.coefficients import Matching
 from calib.errors import CampaignError
-from calib.schema import COUNTS
+from calib.provenance import decode_problem
+from calib.schema import IDENTITY, LARGEST_COUNT
 from calib.stages.layout import PARTITION_RULES
 
 CONFIG_NAME = "campaign.toml"
@@ -112,15 +113,17 @@ def parse_config(data: bytes, *, file: str | Path) -> CampaignConfig:
     try:
         config = msgspec.toml.decode(data, type=CampaignConfig)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at ")
+        problem, path = decode_problem(error)
         raise CampaignError(
-            f"does not follow the format ({problem[:1].lower()}{problem[1:]})",
+            f"does not follow the format ({problem})",
             file=file,
-            field=path.strip("`").removeprefix("$.") or None,
+            field=path.removeprefix("$.") or None,
             remedy="correct it; the README lists every field",
         ) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CampaignError(f"is not TOML ({error})", file=file, remedy="correct the syntax") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: a number of 5,000 digits
+        raise CampaignError(
+            f"is not TOML ({decode_problem(error)[0]})", file=file, remedy="correct the syntax"
+        ) from None
     for stated in (config.defaults, *config.runs):
         _check_stated(stated, file)
     if config.balance and config.balance.partition not in PARTITION_RULES:
@@ -128,6 +131,7 @@ def parse_config(data: bytes, *, file: str | Path) -> CampaignConfig:
             "is not a known partition rule", file=file, field="balance.partition", value=config.balance.partition,
             remedy=f"use one of {', '.join(PARTITION_RULES)}",
         )  # fmt: skip
+    _check_texts(config, file)
     if not config.tables and not config.runs:
         raise CampaignError("names no results", file=file, remedy="add [[tables]] or [[runs]]")
     return config
@@ -135,8 +139,33 @@ def parse_config(data: bytes, *, file: str | Path) -> CampaignConfig:
 
 def _check_stated(stated: Stated, file: str | Path) -> None:
     for name, value in stated.given().items():
-        if (name in COUNTS and int(str(value)) < 1) or value == "":
+        if isinstance(value, str) and (not value or value != value.strip()):
             raise CampaignError(
-                "must be at least 1" if name in COUNTS else "is empty", file=file, field=name, value=value,
+                "is empty or has spaces around it",
+                file=file,
+                field=name,
+                value=value,
                 remedy="correct it or leave it out",
+            )
+        if isinstance(value, int) and not 1 <= value <= LARGEST_COUNT:
+            raise CampaignError(
+                f"must be at least 1 and at most {LARGEST_COUNT}", file=file, field=name, value=value,
+                remedy="correct it or leave it out",
+            )  # fmt: skip
+
+
+def _check_texts(config: CampaignConfig, file: str | Path) -> None:
+    if not config.name.strip():
+        raise CampaignError("is empty", file=file, field="name", remedy="name the campaign")
+    for i, dispute in enumerate(config.disputed):
+        if dispute.field not in IDENTITY:
+            raise CampaignError(
+                "is not a field of a run", file=file, field=f"disputed[{i}].field", value=dispute.field,
+                remedy=f"use one of {', '.join(IDENTITY)}",
+            )  # fmt: skip
+    for model, concurrency in (config.balance.assumed_concurrency if config.balance else {}).items():
+        if concurrency < 1:
+            raise CampaignError(
+                "must be at least 1", file=file, field=f"balance.assumed_concurrency.{model}", value=concurrency,
+                remedy="state the requests in flight to assume",
             )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from calib.errors import CoefficientFileError
-from calib.provenance import read_bytes, sha256_bytes, write_new
+from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
 
 FORMAT = "calib-coefficients"
 FORMAT_VERSION = 1
@@ -58,6 +58,10 @@ class Span(_Record, frozen=True, kw_only=True):
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"the range {self.low:g} to {self.high:g} is empty")
 
     def covers(self, value: float) -> bool:
         """Whether ``value`` lies in the range."""
@@ -159,6 +163,10 @@ class BalanceFactor(_Record, frozen=True, kw_only=True):
     status: Literal["computed", "assumed", "derived", "never measured"]
     fitted: bool
 
+    def __post_init__(self) -> None:
+        if not 0 < self.factor <= 1:
+            raise ValueError(f"the balance factor {self.factor:g} is not in (0, 1]")
+
 
 class BalanceSource(_Record, frozen=True, kw_only=True):
     """Where the per-op latencies behind the balance factors come from."""
@@ -212,6 +220,13 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
     inputs: tuple[InputFile, ...]
     supersedes: str | None
 
+    def __post_init__(self) -> None:
+        if not 0 < self.error_floor < 1:
+            raise ValueError(f"the error floor {self.error_floor:g} is not in (0, 1)")
+        keys = [(c.system, c.backend, c.backend_versions, c.model, c.precision) for c in self.coefficients]
+        if twice := next((k for k in keys if keys.count(k) > 1), None) if len(set(keys)) < len(keys) else None:
+            raise ValueError(f"two coefficients have the key {twice[0]}, {twice[1]}, {twice[3]}")
+
     def content_digest(self) -> str:
         """The digest that the content has, whatever ``digest`` says."""
         content = msgspec.to_builtins(self)
@@ -245,12 +260,12 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         _check_header(data, file)
         try:
             loaded = msgspec.json.decode(data, type=cls)
-        except msgspec.ValidationError as error:
-            problem, _, path = str(error).partition(" - at ")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem, path = decode_problem(error)
             raise CoefficientFileError(
-                f"is not a valid coefficient file ({problem[:1].lower()}{problem[1:]})",
+                f"is not a valid coefficient file ({problem})",
                 file=file,
-                field=path.strip("`") or "$",
+                field=path or "$",
                 remedy="write it again with `calib run`; coefficient files are not edited by hand",
             ) from None
         if loaded.digest != (actual := loaded.content_digest()):
@@ -316,9 +331,9 @@ def _check_header(data: bytes, file: str | Path | None) -> None:
 
     try:
         header = msgspec.json.decode(data, type=Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CoefficientFileError(
-            f"is not a JSON document of the coefficient format ({error})",
+            f"is not a JSON document of the coefficient format ({decode_problem(error)[0]})",
             file=file,
             remedy=f"give a {FILE_NAME} written by `calib run`",
         ) from None

@@ -13,6 +13,7 @@ ai-dynamo/aiconfigurator pull request 1459).
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,18 @@ import pandas as pd
 
 from calib.campaign import Campaign, Finding, describe_run
 from calib.coefficients import BalanceKind, Matching
-from calib.errors import UsageError
+from calib.errors import BreakdownError, CampaignError, UsageError
 from calib.quality import usable
 from calib.schema import SERIES, natural_key, records
-from calib.stages import Step
+from calib.stages import Step, UnknownOpWarning
 from calib.stages.mix import BALANCES, balance_factor
+from calib.units import METRICS
 
 NO_BASELINE = "no_baseline"
 NO_BALANCE = "no_balance_factor"
+NO_PP_RUN = "no_pp_run"
+IMPLAUSIBLE = "implausible_efficiency"
+UNKNOWN_OP = "unknown_op"
 DATA_PARALLEL = "data_parallel"
 ERROR_FLOOR = 0.02  # relative error of a throughput where nothing better is known [1]
 
@@ -114,9 +119,22 @@ def decompose(
         found, missing = _measured_points(measured, matching, error_floor)
         points += found
         findings += missing
+        if not (group["pp"] > 1).any():
+            row = records(group)[0]
+            findings.append(
+                _warn(NO_PP_RUN, row, f"{len(group)} pp = 1 runs have no PP run of their series to be a baseline of")
+            )
     kept: list[dict[str, Any]] = []
     for point in points:
-        found_step, factor, reason = _balance(campaign, point, balance)
+        limit = METRICS["efficiency"].high
+        if point["efficiency"] > limit:
+            reason = f"an efficiency of {point['efficiency']:g} is over {limit:g}, which no pipeline has"
+            findings.append(_finding(IMPLAUSIBLE, point, reason))
+            continue
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UnknownOpWarning)
+            found_step, factor, reason = _balance(campaign, point, balance)
+        findings += [f for w in said if (f := _warn(UNKNOWN_OP, point, str(w.message))) not in findings]
         if found_step is None or factor is None:
             findings.append(_finding(NO_BALANCE, point, f"{reason}, so its balance factor is unknown"))
         else:
@@ -133,7 +151,7 @@ def _stated_points(group: pd.DataFrame, matching: Matching, floor: float) -> lis
     """Published ratios: the baseline was not published, so it can only be known to the floor."""
     many = group.groupby(["tp", "pp"])["concurrency"].nunique().gt(1).any()
     if matching == "peak" and many:
-        raise UsageError(
+        raise CampaignError(
             "does not apply: ratios at several concurrencies have no common peak",
             field="matching", value="peak", remedy="use 'matched'",
         )  # fmt: skip
@@ -227,14 +245,14 @@ def _balance(campaign: Campaign, point: dict[str, Any], balance: BalanceKind) ->
         return None, None, "the campaign names no breakdown file"
     c = None if pd.isna(point["concurrency"]) else int(point["concurrency"])
     tp, pp, isl, osl = (int(point[name]) for name in ("tp", "pp", "isl", "osl"))
-    step = breakdowns.find(point["model"], point["backend"], tp=tp, pp=pp, isl=isl, osl=osl, concurrency=c)
-    if step is None:
-        return None, None, "the breakdown file has no step for it"
-    return (
-        step,
-        balance_factor(breakdowns, step, config.partition, balance),
-        "the breakdown file has no mixed step for it",
-    )
+    try:
+        step = breakdowns.find(point["model"], point["backend"], tp=tp, pp=pp, isl=isl, osl=osl, concurrency=c)
+        if step is None:
+            return None, None, "the breakdown file has no step for it"
+        factor = balance_factor(breakdowns, step, config.partition, balance)
+    except BreakdownError as error:
+        return None, None, f"the breakdown file {error.problem}"
+    return step, factor, "the breakdown file has no mixed step for it"
 
 
 def _decomposed(point: dict[str, Any], step: Step, balance: float) -> dict[str, Any]:
@@ -253,6 +271,11 @@ def _decomposed(point: dict[str, Any], step: Step, balance: float) -> dict[str, 
 
 def _finding(rule: str, row: dict[str, Any], reason: str) -> Finding:
     return Finding(rule, "REJECT", describe_run(row), reason, row.get("source_file", ""), row.get("source_row", 0))
+
+
+def _warn(rule: str, row: dict[str, Any], reason: str) -> Finding:
+    subject = f"{row['model']} {row['backend']}"
+    return Finding(rule, "WARN", subject, reason)
 
 
 def _dp_finding(row: dict[str, Any]) -> Finding:

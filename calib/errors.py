@@ -7,13 +7,15 @@ that a nightly log line is enough to act on.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 EXIT_DONE = 0
 EXIT_GATE = 1
 EXIT_USAGE = 2
 EXIT_DATA = 3
 EXIT_INTERNAL = 4
+
+LONGEST_PATH = 200  # characters of a path in a message
 
 
 class CalibError(Exception):
@@ -42,13 +44,19 @@ class CalibError(Exception):
     ) -> None:
         self.problem = problem
         self.remedy = remedy
-        self.file = None if file is None else str(file)
+        self.file = None if file is None else printable(str(file))
         self.field = field
         self.value = value
         super().__init__(self._sentence())
 
+    def at(self, file: str | Path) -> Self:
+        """The same error with the file named, where a part that does not know the file raised it."""
+        return type(self)(self.problem, remedy=self.remedy, file=file, field=self.field, value=self.value)
+
     def _sentence(self) -> str:
         where = self.file or ""
+        if len(where) > LONGEST_PATH:
+            where = "..." + where[-LONGEST_PATH:]
         if self.field is not None:
             where = f"{where}: field '{self.field}'" if where else f"field '{self.field}'"
             if self.value is not None:
@@ -56,7 +64,16 @@ class CalibError(Exception):
         text = f"{where}: {self.problem}" if where else self.problem
         if self.remedy:
             text += f"; {self.remedy}"
-        return " ".join(text.split())
+        return " ".join(printable(text).split())
+
+
+def printable(text: str) -> str:
+    """Text that is safe to print: control characters and lone surrogates as escapes, so that a name cannot steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
 
 
 def _clip(value: object, limit: int = 80) -> str:

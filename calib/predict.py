@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from calib.coefficients import BalanceFactor, Coefficient, CoefficientSet, Span
 from calib.errors import (
     AlreadyAppliedError,
+    CoefficientFileError,
     MissingBalanceError,
     OutsideDomainError,
     PointError,
@@ -24,7 +25,7 @@ from calib.errors import (
     UnknownKeyError,
 )
 from calib.operating_points import BASELINE_FIELD, MODEL_FIELD, PointKey, Points, PointTable, positive_numbers
-from calib.residual import get_form
+from calib.residual import FORMS
 
 Array = NDArray[np.float64]
 
@@ -78,8 +79,19 @@ class Predictor:
     """
 
     def __init__(self, coefficients: CoefficientSet) -> None:
+        for field, value, known in (
+            ("form", coefficients.form, tuple(FORMS)),
+            ("fill_rule", coefficients.fill_rule, ("none",)),
+        ):
+            if value not in known:
+                raise CoefficientFileError(
+                    "is not one this version of calib can evaluate",
+                    field=field,
+                    value=value,
+                    remedy="install the calib version that wrote the file",
+                )
         self.coefficients = coefficients
-        self._form = get_form(coefficients.form)
+        self._form = FORMS[coefficients.form]
         self._own: dict[tuple[str, str, str | None], list[Coefficient]] = {}
         for c in coefficients.coefficients:
             self._own.setdefault((c.system, c.backend, c.model), []).append(c)
@@ -117,6 +129,8 @@ class Predictor:
         AlreadyAppliedError
             The table says that a coefficient file was applied to it.
         """
+        if isinstance(allow_refused, str):
+            allow_refused = (allow_refused,)
         table = PointTable.parse(points)
         resolved = [self._resolve(key, table, row, allow_refused) for row, key in table.distinct]
         pp = table.counts["pp"].astype(np.float64)
@@ -204,10 +218,11 @@ class Predictor:
         return _Resolved(coefficient, 1.0 if own else self._balance_factor(key, row), flag)
 
     def _coefficient(self, key: PointKey) -> Coefficient:
-        for model in (key.model, None):
+        pooled = "backend" in self.coefficients.fallback
+        for model in (key.model, None) if pooled else (key.model,):
             found = self._own.get((key.system, key.backend, model), [])
             fitting = [c for c in found if c.backend_versions.covers(key.backend_version)]
-            fitting = [c for c in fitting if None in (c.precision, key.precision) or c.precision == key.precision]
+            fitting = [c for c in fitting if key.precision is None or c.precision == key.precision]
             if len(fitting) > 1:
                 raise UnknownKeyError(
                     f"{len(fitting)} coefficients cover {key.describe()}",
@@ -287,11 +302,11 @@ def _residual_stderr(design: Array, c: Coefficient) -> Array:
     if c.estimate.covariance is None or c.estimate.scatter is None:
         return np.full(len(design), np.nan)
     covariance = np.asarray(c.estimate.covariance)
-    variance: Array = np.einsum("ij,jk,ik->i", design, covariance, design) + c.estimate.scatter**2
-    return np.asarray(np.sqrt(variance))
+    variance: Array = np.einsum("ij,jk,ik->i", design, covariance, design)
+    return np.hypot(np.sqrt(variance), c.estimate.scatter)
 
 
 def _version_text(c: Coefficient) -> str:
     r = c.backend_versions
     versions = r.first if r.first == r.last else f"{r.first} to {r.last}"
-    return f"{c.backend} {versions}" + (f" ({c.precision})" if c.precision else "")
+    return f"{c.backend} {versions} ({c.precision or 'precision not stated'})"

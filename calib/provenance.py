@@ -7,10 +7,11 @@ import datetime as dt
 import getpass
 import hashlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 
-from calib.errors import CalibError, CampaignError, OutputError
+from calib.errors import CalibError, CampaignError, OutputError, printable
 
 SHORT = 12  # hex digits of a digest shown to people and used in folder names
 
@@ -29,16 +30,20 @@ def read_bytes(path: Path, *, kind: type[CalibError] = CampaignError, limit: int
         Missing, unreadable, or larger than ``limit`` bytes.
     """
     try:
-        if (size := path.stat().st_size) > limit:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe or a device would be read for ever
+            raise kind("cannot be read (it is not a regular file)", file=path, remedy="name a file")
+        if (size := status.st_size) > limit:
             raise kind(
                 f"is {size / 2**20:.0f} MiB, over the limit of {limit / 2**20:.0f} MiB",
                 file=path,
                 remedy="name a result file, not a trace or a payload dump",
             )
         return path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) else error
         raise kind(
-            f"cannot be read ({error.strerror or error})",
+            f"cannot be read ({reason or error})",
             file=path,
             remedy="check the path and its permissions",
         ) from None
@@ -52,7 +57,7 @@ def now_utc() -> str:
 def user_name() -> str:
     """Who ran this: ``CALIB_USER`` where it is set (a nightly job), else the login name."""
     if name := os.environ.get("CALIB_USER"):
-        return name
+        return printable(name)
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container without a passwd entry
@@ -89,3 +94,13 @@ def write_new(path: Path, data: bytes) -> bool:
             remedy="choose a writable folder with --out, or free some space",
         ) from None
     return True
+
+
+def decode_problem(error: Exception) -> tuple[str, str]:
+    """What a decoder did not like, in lower case, and the path of the field ('' where it names none)."""
+    problem, _, path = str(error).partition(" - at ")
+    if isinstance(error, RecursionError):
+        problem = "it is nested too deeply"
+    if problem[1:2].islower():
+        problem = problem[0].lower() + problem[1:]
+    return problem, path.strip("`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from calib.errors import NothingToFitError
 from calib.fitting import FitResult, SeriesFit
 from calib.provenance import now_utc, user_name
 from calib.schema import records
+from calib.stages.layout import UnknownOpWarning
 from calib.stages.mix import balance_factor
 
 DIGITS = 10  # of a published number
@@ -104,7 +106,9 @@ def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:
     steps = [s for s in breakdowns.steps if s.kind == "decode"]
     for step in sorted(steps, key=lambda s: (*s.key[:-1], s.concurrency or 0)):
         key = step.key[1:]
-        factor = balance_factor(breakdowns, step, campaign.config.balance.partition, kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownOpWarning)  # a finding of the decomposition
+            factor = balance_factor(breakdowns, step, campaign.config.balance.partition, kind)
         if factor is None:
             continue
         factors.append(

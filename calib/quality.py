@@ -59,6 +59,19 @@ def _implausible(row: Row, facts: Mapping[str, object], limit: float) -> Seen | 
     return None
 
 
+def _two_results(row: Row, facts: Mapping[str, object], limit: float) -> Seen | None:
+    if _number(row, "output_tokens_per_s") is not None and _number(row, "efficiency") is not None:
+        return None, "states a throughput and an efficiency; which of them holds is not said"
+    return None
+
+
+def _own_efficiency(row: Row, facts: Mapping[str, object], limit: float) -> Seen | None:
+    eta = _number(row, "efficiency")
+    if eta is None or int(row["pp"]) > 1 or eta == 1.0:
+        return None
+    return eta, f"states an efficiency of {eta:g} at pp = 1, where it is 1 by definition"
+
+
 def _cancelled(row: Row, facts: Mapping[str, object], limit: float) -> Seen | None:
     states = [s for s in ("cancelled", "incomplete") if facts.get(s)]
     return (None, f"the run was {' and '.join(states)}") if states else None
@@ -110,13 +123,13 @@ def _coverage(row: Row, facts: Mapping[str, object], limit: float) -> Seen | Non
     """Little's law: C requests in flight, each OSL tokens in TTFT + (OSL-1)*ITL, against what was counted."""
     x, ttft, itl = (_number(row, n) for n in ("output_tokens_per_s", "ttft_p50_ms", "itl_p50_ms"))
     c = _number(row, "concurrency")
-    if x is None or ttft is None or itl is None or c is None:
+    if x is None or ttft is None or itl is None or c is None or not math.isfinite(x + ttft + itl):
         return None
     osl, replicas = float(row["osl"]), float(row["replicas"])
     in_flight = (ttft + (osl - 1) * itl) / 1000
     if not in_flight > 0:
         return None
-    share = x / (c * replicas * osl / in_flight) if math.isfinite(x) else math.nan
+    share = x / (c * replicas * osl / in_flight)
     return (share, f"completed requests explain {share:.2f} of the tokens in flight") if share < limit else None
 
 
@@ -124,6 +137,8 @@ NONE = math.nan
 RULES: tuple[Rule, ...] = (
     Rule("no_result", "REJECT", "no throughput and no efficiency", NONE, _no_result),
     Rule("implausible_value", "REJECT", "a figure no working measurement shows", NONE, _implausible),
+    Rule("two_results", "REJECT", "a throughput and an efficiency in one row", NONE, _two_results),
+    Rule("baseline_efficiency", "REJECT", "an efficiency other than 1 at pp = 1", NONE, _own_efficiency),
     Rule("cancelled", "REJECT", "cancelled or incomplete run", NONE, _cancelled),
     Rule("error_rate", "REJECT", "share of failed requests", 0.01, _errors),
     Rule("unfinished", "REJECT", "fewer requests finished than asked for", NONE, _short),
@@ -182,6 +197,11 @@ def _limits(campaign: Campaign) -> dict[str, float]:
                 field=f"limits.{name}",
                 remedy=f"use one of {', '.join(r.name for r in RULES if not math.isnan(r.limit))}",
             )
+        if not 0 <= value < math.inf:
+            raise CampaignError(
+                "must be finite and not negative", file=campaign.folder / CONFIG_NAME, field=f"limits.{name}", value=value,
+                remedy="correct the limit",
+            )  # fmt: skip
         limits[name] = value
     return limits
 
@@ -195,17 +215,19 @@ def _finding(rule: str, verdict: Verdict, row: Row, seen: Seen, limit: float) ->
 
 def _duplicates(runs: pd.DataFrame, rows: dict[int, dict[str, Any]]) -> Iterator[tuple[int, Finding]]:
     """Two runs of one identity: which one is meant is not known, so neither is used."""
+    same: dict[tuple[str, ...], list[int]] = {}
     for index in runs.index[runs.duplicated(list(IDENTITY), keep=False)]:
-        row = rows[index]
-        same = runs[(runs[list(IDENTITY)].astype(object).fillna("") == pd.Series(
-            {n: "" if pd.isna(row[n]) else row[n] for n in IDENTITY})).all(axis=1)]  # fmt: skip
-        others = [
-            f"{o['source_file']}" + (f" line {o['source_row']}" if o["source_row"] else "")
-            for i, o in rows.items()
-            if i in same.index and i != index
-        ]
-        seen = (float(len(same)), f"stands again in {', '.join(others[:3])}; which one holds is not stated")
-        yield int(index), _finding(DUPLICATE, "REJECT", row, seen, NONE)
+        same.setdefault(tuple(str(rows[int(index)][n]) for n in IDENTITY), []).append(int(index))
+    for group in same.values():
+        for index in group:
+            others = [_place(rows[i]) for i in group if i != index]
+            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+            seen = (float(len(group)), f"stands again in {', '.join(others[:3])}{more}; which one holds is not stated")
+            yield index, _finding(DUPLICATE, "REJECT", rows[index], seen, NONE)
+
+
+def _place(row: Row) -> str:
+    return f"{row['source_file']} line {row['source_row']}" if row["source_row"] else str(row["source_file"])
 
 
 def _disputes(campaign: Campaign, rows: dict[int, dict[str, Any]]) -> Iterator[tuple[int, Finding]]:

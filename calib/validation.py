@@ -97,10 +97,8 @@ def predict_points(coefficients: CoefficientSet, table: pd.DataFrame) -> Array:
 
     The concurrency is left out where the campaign states none.
     """
-    columns = [c for c in POINT if c != "precision"]
-    if table["concurrency"].isna().all():
-        columns.remove("concurrency")
-    points = {c: table[c].to_numpy() for c in columns}
+    points = {c: table[c].to_numpy(dtype=object) if c == "precision" else table[c].to_numpy() for c in POINT}
+    points["concurrency"] = np.array([None if pd.isna(c) else int(c) for c in table["concurrency"]], dtype=object)
     return Predictor(coefficients).factor(points, allow_refused=set(table["model"])).value
 
 

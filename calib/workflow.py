@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import shutil
 import tempfile
@@ -15,7 +17,7 @@ import calib
 from calib.campaign import Campaign, Finding, read_campaign
 from calib.coefficients import FILE_NAME, BalanceKind, CoefficientSet, Matching
 from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
-from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError, UsageError
+from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError
 from calib.fitting import FitResult, fit
 from calib.provenance import SHORT
 from calib.publish import coefficient_set
@@ -96,14 +98,15 @@ def find_campaign(name_or_folder: str | Path) -> Path:
     CampaignError
         Neither is there.
     """
-    folder, shipped = Path(name_or_folder), shipped_campaigns()
-    if folder.is_dir():
-        return folder
-    if str(name_or_folder) in shipped:
-        return shipped[str(name_or_folder)]
+    name, shipped = str(name_or_folder), shipped_campaigns()
+    with contextlib.suppress(OSError, ValueError):  # a name too long, or with a NUL, is no folder
+        if name and Path(name).is_dir():
+            return Path(name)
+    if name in shipped:
+        return shipped[name]
     raise CampaignError(
         "is neither a folder nor a shipped campaign",
-        file=folder,
+        file=name or "''",
         remedy=f"give a folder, or one of {', '.join(shipped)}",
     )
 
@@ -190,21 +193,46 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         ``out`` cannot be written; nothing that existed was changed.
     """
     out, coefficients = Path(out), result.coefficients
-    digest = coefficients.digest[:SHORT]
-    names = (FILE_NAME, *REPORT_FILES)
-    for folder in sorted(out.glob(f"????-??-??-{digest}")):
-        if all((folder / name).is_file() for name in names) and CoefficientSet.load(folder / FILE_NAME) is not None:
-            return Written(folder, tuple(folder / n for n in names), new=False)
-    folder = out / f"{coefficients.created.at[:10]}-{digest}"
+    if found := _already_there(out, coefficients):
+        return found
+    folder = out / f"{coefficients.created.at[:10]}-{coefficients.digest[:SHORT]}"
     data = result.report_data
     contents = {
         FILE_NAME: coefficients.to_json(),
-        "report.html": render_html(data).encode(),
-        "report.md": render_markdown(data).encode(),
+        "report.html": render_html(data).encode("utf-8", "backslashreplace"),
+        "report.md": render_markdown(data).encode("utf-8", "backslashreplace"),
         "report.json": render_json(data),
     }
-    _write_folder(folder, contents)
-    return Written(folder, tuple(folder / n for n in names), new=True)
+    if _write_folder(folder, contents):
+        return Written(folder, tuple(folder / n for n in contents), new=True)
+    if found := _already_there(out, coefficients):  # another job was faster, with the same results
+        return found
+    raise OutputError(
+        "holds other or incomplete results and is not overwritten",
+        file=folder,
+        remedy="move it away, or choose another folder with --out",
+    )
+
+
+def _already_there(out: Path, coefficients: CoefficientSet) -> Written | None:
+    """The folder below ``out`` that holds these very results, whole."""
+    names = (FILE_NAME, *REPORT_FILES)
+    try:
+        folders = sorted(out.glob(f"????-??-??-{coefficients.digest[:SHORT]}"))
+    except OSError:  # a name too long, say: writing will say so
+        return None
+    for folder in folders:
+        whole = all((folder / n).is_file() and (folder / n).stat().st_size for n in names)
+        if whole and _same(folder / FILE_NAME, coefficients):
+            return Written(folder, tuple(folder / n for n in names), new=False)
+    return None
+
+
+def _same(path: Path, coefficients: CoefficientSet) -> bool:
+    try:
+        return CoefficientSet.load(path).digest == coefficients.digest
+    except CalibError:  # altered: it is not what was written
+        return False
 
 
 def shipped_breakdowns() -> list[Breakdowns]:
@@ -279,8 +307,8 @@ def _step_requests(campaign: Campaign, configs: Mapping[str, str], kind: Kind) -
     return requests
 
 
-def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Create ``folder`` with ``contents`` in one step, or leave everything as it was."""
+def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
+    """Create ``folder`` with ``contents`` in one step; False where the name is taken, with nothing changed."""
     temporary: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -289,11 +317,13 @@ def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         for name, data in contents.items():
             (temporary / name).write_bytes(data)
         if folder.exists():
-            raise UsageError(
-                "holds other or incomplete results and is not overwritten", file=folder,
-                remedy="move it away, or choose another folder with --out",
-            )  # fmt: skip
-        temporary.rename(folder)
+            return False
+        try:
+            temporary.rename(folder)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another job was faster
+                return False
+            raise
     except OSError as error:
         raise OutputError(
             f"cannot be written ({error.strerror or error}), and nothing was changed",
@@ -303,6 +333,7 @@ def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+    return True
 
 
 def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> CalibError:

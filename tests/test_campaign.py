@@ -59,13 +59,22 @@ def test_the_order_of_files_is_not_the_order_of_rows():
         ('partition = "vllm"', 'partition = "best"', CampaignError, r"balance.partition' = 'best'.*even, vllm"),
         ('[[tables]]\nfile = "points.csv"', "", CampaignError, r"names no results"),
         ('name = "h200-vllm-pp"', 'name = "h200-vllm-pp', CampaignError, r"is not TOML"),
+        ('name = "h200-vllm-pp"', 'name = " "', CampaignError, r"'name': is empty"),
+        ('tool = "guidellm"', 'tool = "guidellm "', CampaignError, r"spaces around it"),
+        ('tool = "guidellm"', "isl = " + "9" * 5000, CampaignError, r"campaign.toml"),
+        ('tool = "guidellm"', "isl = 9999999999", CampaignError, r"'isl' = 9999999999"),
+        ('tool = "guidellm"', "x = " + "[" * 5000 + "]" * 5000, CampaignError, r"campaign.toml: is not TOML"),
+        ('file = "points.csv"', 'file = "' + "a" * 5000 + '"', CampaignError, r"tables\[0\].file"),
+        ('field = "backend_version"', 'field = "bogus"', CampaignError, r"disputed\[0\].field' = 'bogus'"),
+        ('accuracy = "published-accuracy.csv"', 'accuracy = "points.csv"', CampaignError, r"'approach': is missing"),
+        ('file = "points.csv"', 'file = "points.csv"\ncolumns = { nosuch = "tp" }', CampaignError, r"'nosuch': is mapped"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_campaign_toml_is_named(vllm_folder, edit, old, new, kind, words):
     edit(vllm_folder / "campaign.toml", old, new)
     with pytest.raises(kind, match=words) as error:
         load_campaign(vllm_folder)
-    assert "campaign.toml" in str(error.value)
+    assert str(vllm_folder) in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -107,7 +116,8 @@ def test_breakdowns_of_another_system_are_an_error(vllm_folder, edit):
 
 def test_the_inputs_are_known_by_content(vllm_folder, edit):
     before = {i.path: i.sha256 for i in load_campaign(vllm_folder).inputs}
-    assert set(before) == {"campaign.toml", "points.csv", "breakdowns.json"}
+    published = {f"published-{n}.csv" for n in ("accuracy", "decomposition", "s")}
+    assert set(before) == {"campaign.toml", "points.csv", "breakdowns.json"} | published
     edit(vllm_folder / "points.csv", "565.099", "565.098")
     after = {i.path: i.sha256 for i in load_campaign(vllm_folder).inputs}
     assert {p for p in before if before[p] != after[p]} == {"points.csv"}
@@ -152,6 +162,24 @@ def test_folder_names_give_tp_and_pp_where_the_pattern_says_so(aiperf_folder):
 def test_a_folder_name_and_an_entry_that_differ_are_a_contradiction(aiperf_folder):
     with pytest.raises(ContradictionError, match=r"runs\[0\]'.*says pp = 4 and the folder name .* says"):
         load_campaign(aiperf_folder(more="pp = 4"))
+
+
+def test_defaults_that_a_folder_name_contradicts_are_a_contradiction(aiperf_folder, edit):
+    folder = aiperf_folder()
+    edit(folder / "campaign.toml", "gpus = 8", "gpus = 8\npp = 2")
+    with pytest.raises(ContradictionError, match=r"defaults.pp'.*2 there and \d in runs\[0\]"):
+        load_campaign(folder)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("qwen3-8b-tp{tp}pp{tp}", "placeholder twice"), ("zero-tp{tp}pp{pp}", "is 0 in the folder name")],
+)
+def test_patterns_that_make_no_sense(aiperf_folder, pattern, words):
+    folder = aiperf_folder(pattern)
+    (folder / "zero-tp4pp0").mkdir()
+    with pytest.raises(CampaignError, match=words):
+        load_campaign(folder)
 
 
 def test_a_file_and_an_entry_that_differ_are_a_contradiction(aiperf_folder):

@@ -159,8 +159,26 @@ def test_a_missing_file_and_a_folder_are_errors(tmp_path):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_number_that_is_not_finite_is_never_sealed(bad):
-    with pytest.raises(CoefficientFileError, match=r"error_floor.*not a finite number"):
-        full(error_floor=bad)
+    made = full()
+    (c,) = made.coefficients
+    estimate = msgspec.structs.replace(c.estimate, scatter=bad)
+    with pytest.raises(CoefficientFileError, match=r"coefficients\[0\].estimate.scatter.*not a finite number"):
+        full(coefficients=(msgspec.structs.replace(c, estimate=estimate),))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d["balance_factors"][0].update(factor=5.0), "not in \\(0, 1]"),
+        (lambda d: d["balance_factors"][0].update(factor=-1.0), "not in \\(0, 1]"),
+        (lambda d: d.update(error_floor=-1.0), "error floor -1"),
+        (lambda d: d["coefficients"].append(d["coefficients"][0]), "two coefficients have the key"),
+        (lambda d: d["coefficients"][0]["domain"]["pp"].update(low=9.0), "range 9 to 8 is empty"),
+    ],
+)
+def test_values_that_cannot_be_are_rejected_whatever_the_digest_says(change, words):
+    with pytest.raises(CoefficientFileError, match=words):
+        CoefficientSet.from_json(altered(change), file="c.json")
 
 
 def test_the_shipped_schema_is_that_of_the_types_and_accepts_a_file():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from calib import decompose, load_campaign
-from calib.errors import UsageError
+from calib.errors import CampaignError, UsageError
 
 # Efficiency against TP8/PP1 at each side's peak, as published for the campaign (three decimals).
 PUBLISHED_EFFICIENCY = {
@@ -90,7 +90,7 @@ def test_published_ratios_are_taken_as_they_are():
 
 
 def test_ratios_at_several_concurrencies_have_no_peak():
-    with pytest.raises(UsageError, match="no common peak"):
+    with pytest.raises(CampaignError, match="no common peak"):
         decompose(load_campaign("h20-trtllm-pp"), matching="peak")
 
 
@@ -145,3 +145,38 @@ def test_data_parallel_runs_are_set_aside(vllm_folder):
     assert set(found.table["pp"]) == {4, 8}
     assert {f.rule for f in found.findings} == {"data_parallel"}
     assert len(found.findings) == 26
+
+
+def test_an_efficiency_no_pipeline_has_is_set_aside(vllm_folder, edit):
+    edit(vllm_folder / "points.csv", ",13354.108,", ",1e9,")
+    found = decompose(load_campaign(vllm_folder))
+    assert [f.rule for f in found.findings] == ["implausible_efficiency"]
+    assert len(found.table) == 11
+
+
+def test_baselines_without_a_pp_run_are_listed(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame[~((frame["model"] == "Qwen/Qwen3-8B") & (frame["pp"] > 1))].to_csv(points, index=False)
+    (finding,) = decompose(load_campaign(vllm_folder)).findings
+    assert (finding.rule, finding.verdict) == ("no_pp_run", "WARN")
+    assert "7 pp = 1 runs" in finding.reason
+
+
+def test_an_unknown_op_is_a_finding_and_no_python_warning(vllm_folder):
+    path = vllm_folder / "breakdowns.json"
+    path.write_text(path.read_text().replace("generation_act_gate", "generation_mystery"))
+    found = decompose(load_campaign(vllm_folder))
+    assert {f.rule for f in found.findings} == {"unknown_op"}
+    assert len(found.table) == 12
+
+
+def test_one_run_without_a_concurrency_is_set_aside_alone(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points).astype({"concurrency": "Int64"})
+    best = frame[(frame["model"] == "Qwen/Qwen3-8B") & (frame["pp"] == 8)]["output_tokens_per_s"].idxmax()
+    frame.loc[best, "concurrency"] = pd.NA
+    frame.to_csv(points, index=False)
+    found = decompose(load_campaign(vllm_folder))
+    assert len(found.table) == 11
+    assert "states no concurrency" in found.findings[0].reason

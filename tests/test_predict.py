@@ -112,6 +112,15 @@ def test_an_own_balance_factor_replaces_the_files(predictor):
         ({"model": None}, errors.PointError, r"'model': is empty"),
         ({"balance_factor": 1.5}, errors.PointError, r"must lie in \(0, 1\]"),
         ({"calib_applied": "abc"}, errors.AlreadyAppliedError, r"corrected before"),
+        ({"pp": True}, errors.PointError, r"'pp' = True: is not a number"),
+        ({"pp": ["2", "4"], "tp": [4, 2]}, errors.PointError, r"'pp' = '2': is not a number"),
+        ({"pp": 10**400}, errors.PointError, r"'pp': is too large"),
+        ({"pp": np.ma.masked_array([4], [True])}, errors.PointError, r"masked"),
+        ({"pp": [[4]]}, errors.PointError, r"more than one dimension"),
+        ({"pp": [[2], [4, 1]]}, errors.PointError, r"ragged"),
+        ({"model": "Qwen/Qwen3-8B\0"}, errors.MissingBalanceError, r"no balance factor"),
+        ({"model": b"Qwen/Qwen3-8B"}, errors.PointError, r"is not text"),
+        ({"precision": "fp8"}, errors.UnknownKeyError, r"precision not stated"),
     ],
 )
 def test_a_question_outside_the_file_is_refused_with_the_limit(predictor, change, kind, words):
@@ -160,12 +169,42 @@ def test_a_baseline_that_is_no_throughput_is_an_error(predictor, bad):
         predictor.throughput(POINT | {"baseline_output_tokens_per_s": bad})
 
 
+def test_a_baseline_a_point_broadcasts_with_one_configuration(predictor):
+    made = predictor.throughput(POINT | {"baseline_output_tokens_per_s": [100.0, 200.0]})
+    assert made.value[1] == 2 * made.value[0]
+
+
+def test_models_called_nan_or_none_are_models(predictor):
+    for name in ("nan", "None"):
+        made = predictor.factor(POINT | {"model": name, "balance_factor": 0.9})
+        assert made.flags.tolist() == ["pooled"]
+
+
+@pytest.mark.parametrize("change", [{"form": "cubic"}, {"fill_rule": "linear"}])
+def test_a_form_or_fill_this_version_cannot_evaluate_is_refused(vllm, change):
+    import msgspec
+
+    with pytest.raises(errors.CoefficientFileError, match="can evaluate"):
+        calib.Predictor(msgspec.structs.replace(vllm.coefficients, **change))
+
+
+def test_the_files_fallback_ladder_is_obeyed(vllm):
+    import msgspec
+
+    strict = calib.Predictor(msgspec.structs.replace(vllm.coefficients, fallback=("model", "refuse")))
+    assert strict.factor(POINT).flags.tolist() == ["exact"]
+    with pytest.raises(errors.UnknownKeyError, match="no coefficient covers"):
+        strict.factor(POINT | {"model": "Qwen/Qwen3-4B", "balance_factor": 0.9})
+
+
 def test_a_refused_coefficient_is_applied_only_by_name():
     predictor = calib.Predictor(calibrate("h200-sglang-trtllm-pp").coefficients)
     point = POINT | {"backend": "trtllm", "backend_version": "1.3.0rc18"}
     with pytest.raises(errors.RefusedCoefficientError, match=r"Qwen/Qwen3-8B is refused .*chi-square"):
         predictor.factor(point)
     assert predictor.factor(point, allow_refused=["Qwen/Qwen3-8B"]).flags.tolist() == ["refused"]
+    with pytest.raises(errors.RefusedCoefficientError):
+        predictor.factor(point, allow_refused="Qwen/Qwen3-8B or another")
     # The campaign states no concurrency, so a question at one is outside what is known.
     with pytest.raises(errors.OutsideDomainError, match="campaign states none"):
         predictor.factor(point | {"concurrency": 64}, allow_refused=["Qwen/Qwen3-8B"])

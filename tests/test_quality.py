@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from calib import load_campaign
+from calib.errors import CampaignError
 from calib.quality import RULE_NAMES, RULES, screen, usable
 
 
@@ -53,7 +54,7 @@ def test_a_throughput_that_is_none_is_set_aside(vllm_folder, bad):
     assert len(campaign.runs) == 104
 
 
-@pytest.mark.parametrize("bad", ["1,000.5", "n/a", "12 tok/s", "0x10", "--"])
+@pytest.mark.parametrize("bad", ["1_000", "１２３", "1,000.5", "n/a", "12 tok/s", "0x10", "--"])
 def test_a_cell_that_is_no_number_sets_its_run_aside(vllm_folder, bad):
     campaign = change(vllm_folder, 3, output_tokens_per_s=bad)
     (finding,) = campaign.set_aside()
@@ -68,6 +69,34 @@ def test_a_ragged_line_sets_its_run_aside(vllm_folder):
     path.write_text("\n".join(lines) + "\n")
     (finding,) = load_campaign(vllm_folder).set_aside()
     assert "16 cells where the header names 15" in finding.reason
+
+
+@pytest.mark.parametrize("bad", ["inf", "1e400"])
+def test_an_infinite_latency_is_set_aside(vllm_folder, bad):
+    assert rules_at(change(vllm_folder, 3, ttft_p50_ms=bad), 5) == {
+        "implausible_value": "REJECT",
+        "disputed_label": "WARN",
+    }
+
+
+def test_a_row_with_two_results_is_set_aside(vllm_folder):
+    assert rules_at(change(vllm_folder, 10, efficiency="0.1"), 12)["two_results"] == "REJECT"
+
+
+@pytest.mark.parametrize("bad", ["-1", "nan", "inf"])
+def test_a_limit_that_is_none_is_an_error(vllm_folder, edit, bad):
+    edit(vllm_folder / "campaign.toml", "[balance]", f"[limits]\nerror_rate = {bad}\n[balance]")
+    with pytest.raises(CampaignError, match=r"limits\.error_rate"):
+        load_campaign(vllm_folder)
+
+
+def test_three_thousand_duplicates_take_no_time(vllm_folder):
+    path = vllm_folder / "points.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, *[lines[1]] * 3000]) + "\n")
+    found = [f for f in load_campaign(vllm_folder).set_aside() if f.rule == "duplicate_point"]
+    assert len(found) == 3001
+    assert "and 2997 more" in found[0].reason
 
 
 def test_a_latency_no_server_has_is_set_aside(vllm_folder):

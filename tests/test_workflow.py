@@ -11,7 +11,7 @@ import pytest
 
 from calib import Predictor, run, shipped_campaigns
 from calib.coefficients import CoefficientSet
-from calib.errors import NothingToFitError, OutputError, SetAsideError, UsageError
+from calib.errors import NothingToFitError, OutputError, SetAsideError
 from calib.workflow import Options, calibrate
 
 
@@ -130,9 +130,61 @@ def test_incomplete_results_are_not_completed_over(tmp_path):
     _, written = run(out=tmp_path)
     (written.folder / "report.html").unlink()
     before = files(tmp_path)
-    with pytest.raises(UsageError, match="not overwritten"):
+    with pytest.raises(OutputError, match="not overwritten"):
         run(out=tmp_path)
     assert files(tmp_path) == before
+
+
+def test_another_files_coefficients_or_an_emptied_report_are_not_taken_for_these_results(tmp_path):
+    _, written = run(out=tmp_path / "a")
+    _, other = run(out=tmp_path / "b", options=Options(matching="matched"))
+    good = (written.folder / "coefficients-v1.json").read_bytes()
+    (written.folder / "coefficients-v1.json").write_bytes((other.folder / "coefficients-v1.json").read_bytes())
+    with pytest.raises(OutputError, match="other or incomplete results"):
+        run(out=tmp_path / "a")
+    (written.folder / "coefficients-v1.json").write_bytes(good)
+    assert run(out=tmp_path / "a")[1].new is False
+    (written.folder / "report.md").write_text("")
+    with pytest.raises(OutputError, match="other or incomplete results"):
+        run(out=tmp_path / "a")
+
+
+def test_of_two_jobs_at_once_the_slower_one_finds_the_results(tmp_path, monkeypatch):
+    import calib.workflow as workflow
+
+    result = calibrate()
+    real = workflow._write_folder
+
+    def beaten(folder, contents):
+        assert real(folder, contents) is True  # the other job, in between
+        return real(folder, contents)
+
+    monkeypatch.setattr(workflow, "_write_folder", beaten)
+    written = workflow.report(result, tmp_path)
+    assert written.new is False
+    assert [p.name for p in tmp_path.iterdir()] == [written.folder.name]
+
+
+@pytest.mark.parametrize("file", ["published-accuracy.csv", "points.csv"])
+def test_any_file_that_was_read_changes_the_digest(vllm_folder, file, edit):
+    before = calibrate(vllm_folder).coefficients.digest
+    edit(
+        vllm_folder / file,
+        ",1.8," if file.startswith("published") else ",44.589,",
+        ",1.7," if file.startswith("published") else ",44.588,",
+    )
+    assert calibrate(vllm_folder).coefficients.digest != before
+
+
+def test_one_model_at_two_precisions_has_two_coefficients(vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    both = pd.concat([frame.assign(precision="bf16"), frame.assign(precision="fp8")])
+    both.to_csv(points, index=False)
+    found = calibrate(vllm_folder)
+    assert len(found.fit.series) == 8
+    frame.assign(precision=["bf16" if m.endswith("8B") else "" for m in frame["model"]]).to_csv(points, index=False)
+    assert len(calibrate(vllm_folder).fit.series) == 4
 
 
 def test_report_json_and_markdown_are_the_same_every_time(tmp_path):

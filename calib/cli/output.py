@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -59,10 +60,15 @@ def print_table(table: Table, columns: int | None = None) -> None:
     """A table on stdout; ``columns`` limits how many of its columns are shown."""
     from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:  # rich would end the process with 1, which means a failed gate here
+            raise BrokenPipeError(errno.EPIPE, "the reader went away")
+
+    console = Quiet(highlight=False, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
     console.print(Text(f"\n{table.title}", style="bold"))
     if not table.rows:
         console.print(Text(table.empty))
@@ -78,6 +84,10 @@ def print_table(table: Table, columns: int | None = None) -> None:
     colors = {"FIT": "green", "WARN": "yellow", "REFUSED": "red", "REJECT": "red"}
     for cells in rows:
         drawn.add_row(*(Text(cell, style=colors.get(cell, "")) for cell in cells))
+    # A table is never cropped: where it does not fit, its lines are longer than the window.
+    least = Measurement.get(console, console.options.update(max_width=100_000), drawn).minimum
+    if least > console.width:
+        console.width = least
     console.print(drawn)
 
 

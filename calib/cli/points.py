@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from calib.errors import PointError
-from calib.operating_points import BASELINE_FIELD, MODEL_FIELD
+from calib.errors import AlreadyAppliedError, PointError
+from calib.operating_points import APPLIED_FIELD, BASELINE_FIELD, FIELDS, MODEL_FIELD
 from calib.predict import Predictor
 from calib.provenance import read_bytes
 
+# A plain decimal number, as in the tables of a campaign; written again here, since those import pandas.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NUMBERS = ("tp", "pp", "dp", "isl", "osl", "concurrency", "balance_factor", BASELINE_FIELD, MODEL_FIELD)
 OUTPUT = ("factor", "factor_stderr", "factor_low95", "factor_high95")
 RATES = tuple(f"predicted_output_tokens_per_s{s}" for s in ("", "_stderr", "_low95", "_high95"))
@@ -27,23 +30,37 @@ def read_points(path: Path) -> dict[str, list[Any]]:
     PointError
         Unreadable, empty, ragged, or a number that is not one. A column that is empty throughout counts as left out.
     """
-    text = read_bytes(path, kind=PointError).decode("utf-8-sig", "replace")
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        rows = list(reader)
+        text = read_bytes(path, kind=PointError).decode("utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        header = [name.strip() for name in next(reader, [])]
+        rows = [cells for cells in reader if cells]
+    except UnicodeDecodeError as error:
+        raise PointError(f"is not UTF-8 text (byte {error.start})", file=path, remedy="save it as UTF-8 CSV") from None
     except csv.Error as error:
         raise PointError(f"is not a CSV table ({error})", file=path, remedy="save it as CSV") from None
     if not rows:
         raise PointError("holds no points", file=path, remedy="add one line a point below the header")
+    if APPLIED_FIELD in header:
+        raise AlreadyAppliedError(
+            "says that this table has been corrected before",
+            file=path,
+            field=APPLIED_FIELD,
+            remedy="start from the uncorrected table",
+        )
+    for name in header:
+        if header.count(name) > 1 or name not in FIELDS:
+            twice = header.count(name) > 1
+            raise PointError(
+                "stands twice in the header" if twice else "is not a field of an operating point",
+                file=path, field=name, remedy="keep one" if twice else f"use {', '.join(FIELDS)}",
+            )  # fmt: skip
+    if any(len(cells) != len(header) for cells in rows):
+        raise PointError("has lines of different length", file=path, remedy="give every point every column")
     columns: dict[str, list[Any]] = {}
-    for name in reader.fieldnames or ():
-        cells = [row[name] for row in rows]
-        if None in cells or any(None in row for row in rows):
-            raise PointError("has lines of different length", file=path, remedy="give every point every column")
+    for name, cells in zip(header, zip(*rows, strict=True), strict=True):
         if any(c.strip() for c in cells):
-            columns[name.strip()] = (
-                [_number(c, name.strip(), path) for c in cells] if name.strip() in NUMBERS else cells
-            )
+            columns[name] = [_number(c.strip(), name, path) for c in cells] if name in NUMBERS else list(cells)
     return columns
 
 
@@ -65,14 +82,15 @@ def predict_rows(
     return rows, [*table, *made, "flag", "calib_applied"]
 
 
-def _number(cell: str, name: str, path: Path) -> float:
-    try:
-        return float(cell)
-    except ValueError:
+def _number(cell: str, name: str, path: Path) -> float | None:
+    if not cell and name == "concurrency":
+        return None  # not stated for this point
+    if not NUMBER.fullmatch(cell):
         raise PointError(
-            "is not a number" if cell.strip() else "is empty for some points",
+            "is not a number" if cell else "is empty for some points",
             file=path, field=name, value=cell, remedy="give a number for every point, or leave the column out",
-        ) from None  # fmt: skip
+        )  # fmt: skip
+    return float(cell)
 
 
 def _known(value: float) -> float | None:

@@ -18,6 +18,8 @@ from calib.readers.base import ReadRun, UnreadableRun
 from calib.schema import COUNTS, IDENTITY, MEASURES
 
 KNOWN = frozenset((*IDENTITY, *MEASURES, "tool", "tool_version")) - {"campaign"}
+# A plain decimal number: float() alone would take 1_000 and the digits of other scripts.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf)", re.ASCII | re.IGNORECASE)
 TOPOLOGY = ("gpus", "tp", "pp", "dp", "replicas")
 
 
@@ -54,7 +56,13 @@ def parse_table(
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[ReadRun | UnreadableRun] = []
     try:
-        names = [columns.get(name.strip(), name.strip()) for name in next(reader, [])]
+        header = [name.strip() for name in next(reader, [])]
+        if unknown := sorted(set(columns) - set(header)):
+            raise CampaignError(
+                "is mapped and is not a column of the table", file=file, field=unknown[0],
+                remedy="correct [tables.columns] in campaign.toml",
+            )  # fmt: skip
+        names = [columns.get(name, name) for name in header]
         _check_header(names, file, ignore)
         rows += [_row(names, cells, file, reader.line_num, digest, ignore) for cells in reader if cells]
     except csv.Error as error:
@@ -67,8 +75,11 @@ def parse_table(
 def read_table(
     path: Path, *, file: str, columns: Mapping[str, str], ignore: Collection[str]
 ) -> list[ReadRun | UnreadableRun]:
-    """`parse_table` of the file at ``path``."""
-    return parse_table(read_bytes(path), file=file, columns=columns, ignore=ignore)
+    """`parse_table` of the file at ``path``, which errors name in full."""
+    try:
+        return parse_table(read_bytes(path), file=file, columns=columns, ignore=ignore)
+    except CampaignError as error:
+        raise error.at(path) from None
 
 
 def _check_header(names: list[str], file: str, ignore: Collection[str]) -> None:
@@ -106,10 +117,9 @@ def _row(
                 return UnreadableRun(file, line, f"{name} = {cell!r} is not a positive whole number")
             stated[name] = count
         elif name in MEASURES:
-            try:
-                stated[name] = float(cell)
-            except ValueError:
+            if not NUMBER.fullmatch(cell):
                 return UnreadableRun(file, line, f"{name} = {cell[:40]!r} is not a number")
+            stated[name] = float(cell)
         else:
             stated[name] = cell
     return ReadRun(file, line, digest, stated)

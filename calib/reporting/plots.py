@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import logging
 import math
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -13,7 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from calib.errors import printable
 from calib.fitting import FitResult, SeriesFit
+
+logging.getLogger("matplotlib").setLevel(logging.ERROR)  # an unwritable cache folder is nobody's concern here
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -26,7 +33,18 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "calib",
     "svg.fonttype": "path",
 }
+_KEPT = ("backend", "backend_fallback", "toolbar", "interactive", "timezone", "date.epoch")
 MEASURED, FITTED, BALANCE = "#1f4e8c", "#c2410c", "#6b7280"
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """calib's style on matplotlib's own defaults, whatever a matplotlibrc says; a missing glyph is not worth a warning."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcParams.update({k: v for k, v in mpl.rcParamsDefault.items() if k not in _KEPT})
+        mpl.rcParams.update(STYLE)
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
 
 
 def plot_efficiency(fit: FitResult, backend: str) -> Figure:
@@ -38,7 +56,7 @@ def plot_efficiency(fit: FitResult, backend: str) -> Figure:
     top = max(1.05, *(1.05 * float(s.points["efficiency"].max()) for s in series))
     columns = min(2, len(series))
     lines = math.ceil(len(series) / columns)
-    with mpl.rc_context(STYLE):
+    with style():
         figure = Figure(figsize=(9.6 if columns > 1 else 7.0, 3.3 * lines + 0.5), layout="constrained")
         flat = [figure.add_subplot(lines, columns, i + 1) for i in range(len(series))]
         for i, (ax, s) in enumerate(zip(flat, series, strict=True)):
@@ -78,7 +96,7 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     """The figure as a file of ``kind`` (svg, png, pdf), without a date."""
     stream, dated = io.BytesIO(), {"svg": "Date", "pdf": "CreationDate"}
     metadata = {dated[kind]: None, "Creator": None} if kind in dated else None
-    with mpl.rc_context(STYLE):
+    with style():
         figure.savefig(stream, format=kind, metadata=metadata, dpi=150)
     return stream.getvalue()
 
@@ -86,7 +104,9 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
 def _panel(ax: Axes, s: SeriesFit, fit: FitResult, colors: dict[int, Any]) -> None:
     e = s.estimate
     about = "" if e.stderr is None else f" ± {e.stderr[0]:.3f}"
-    ax.set_title(f"{s.key['model']}\n{s.verdict}: s = {e.values[0]:.3f}{about}", fontsize=9)
+    ax.set_title(
+        f"{printable(str(s.key['model']))}\n{s.verdict}: s = {e.values[0]:.3f}{about}", fontsize=9, parse_math=False
+    )
     if s.by_concurrency:
         for f in s.by_concurrency:
             here = s.points[s.points["concurrency"] == f.concurrency].sort_values("pp")

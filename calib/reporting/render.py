@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from calib.provenance import SHORT
 from calib.reporting.plots import alt_text, plot_efficiency, svg
 from calib.reporting.table import Table
-from calib.reporting.tables import ReportData, headline, report_tables
+from calib.reporting.tables import ReportData, headline
 
 MARKDOWN_TABLES = ("observed", "decomposition", "coefficients", "accuracy")
 MARKDOWN_LINES = 60
@@ -39,7 +39,7 @@ def render_html(data: ReportData) -> str:
         coefficients=data.coefficients,
         short=data.coefficients.digest[:SHORT],
         headline=headline(data),
-        tables=report_tables(data),
+        tables=data.tables,
         figures=figures,
         published=data.campaign.config.published,
     )  # fmt: skip
@@ -47,8 +47,7 @@ def render_html(data: ReportData) -> str:
 
 def render_markdown(data: ReportData) -> str:
     """The report for a pull request or a chat: at most `MARKDOWN_LINES` lines, with as many rows a table as that allows."""
-    longest = max(len(t.rows) for t in report_tables(data).values())
-    for rows in range(longest, 0, -1):
+    for rows in range(MARKDOWN_LINES, 0, -1):
         text = _markdown(data, rows)
         if text.count("\n") <= MARKDOWN_LINES:
             return text
@@ -58,7 +57,7 @@ def render_markdown(data: ReportData) -> str:
 def _markdown(data: ReportData, rows: int) -> str:
     lines = [f"# {_md(data.campaign.config.title)}", ""]
     lines += [f"**{_md(x['backend'])}: {x['verdict']}** {_md(x['text'])}  " for x in headline(data)]
-    tables = report_tables(data)
+    tables = data.tables
     for name in MARKDOWN_TABLES:
         lines += ["", *_markdown_table(tables[name], _SHORT_COLUMNS.get(name), rows)]
     rejected = [f for f in data.findings if f.verdict == "REJECT"]
@@ -84,7 +83,7 @@ def render_json(data: ReportData) -> bytes:
             "columns": [{"key": c.key, "label": c.label} for c in t.columns],
             "rows": [{k: plain(v) for k, v in row.items()} for row in t.rows],
         }
-        for name, t in report_tables(data).items()
+        for name, t in data.tables.items()
     }
     document = {
         "format": "calib-report",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from calib.errors import printable
 from calib.explain import Explanation
-from calib.reporting.plots import BALANCE, FITTED, MEASURED, STYLE
+from calib.reporting.plots import BALANCE, FITTED, MEASURED, style
 
 
 def plot_stages(explanation: Explanation) -> Figure:
@@ -15,7 +15,7 @@ def plot_stages(explanation: Explanation) -> Figure:
     state, s = explanation.state, explanation.step
     times, busy = state.layout.stage_times_ms, state.busy_ms
     stage = np.arange(state.pp)
-    with mpl.rc_context(STYLE):
+    with style():
         figure = Figure(figsize=(max(5.5, 0.7 * state.pp + 3), 3.6), layout="constrained")
         ax = figure.add_subplot()
         ax.bar(stage, times, color=MEASURED, label="compute")
@@ -30,9 +30,10 @@ def plot_stages(explanation: Explanation) -> Figure:
         ax.set_ylim(0, 1.1 * state.cycle_ms)
         ax.grid(axis="x", visible=False)
         ax.set_title(
-            f"{s.model} on {s.backend}, TP{s.tp}/PP{s.pp}, C={state.concurrency}: balance {state.balance_factor:.3f}, "
+            f"{printable(s.model)} on {s.backend}, TP{s.tp}/PP{s.pp}, C={state.concurrency}: balance {state.balance_factor:.3f}, "
             f"occupancy {state.occupancy:.3f}",
             fontsize=9,
+            parse_math=False,
         )
         figure.legend(loc="outside lower center", ncols=2)
     return figure

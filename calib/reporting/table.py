@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from calib.errors import printable
+
 DECIMALS = {"ratio": 3, "ratio4": 4, "points": 1, "percent": 0}
 NUMERIC = (*DECIMALS, "int", "p", "plain")
 
@@ -56,4 +58,4 @@ def number(value: Any, kind: str) -> str:
         return "< 1e-6" if value < 1e-6 else f"{float(value):.2g}"
     if kind == "plain":
         return f"{float(value):g}"
-    return str(value)
+    return printable(str(value))

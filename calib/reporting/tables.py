@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,11 @@ class ReportData:
     accuracy: Accuracy
     findings: tuple[Finding, ...]
     sensitivity: tuple[Mapping[str, Any], ...] = ()
+
+    @functools.cached_property
+    def tables(self) -> dict[str, Table]:
+        """All tables by name, in the order they are shown."""
+        return report_tables(self)
 
 
 def report_tables(data: ReportData) -> dict[str, Table]:

@@ -23,10 +23,11 @@ from typing import Literal, Protocol
 import msgspec
 
 from calib.errors import BreakdownError
-from calib.provenance import read_bytes
+from calib.provenance import decode_problem, read_bytes
 
 Status = Literal["computed", "assumed", "derived", "never measured"]
 Kind = Literal["decode", "mixed", "prefill"]
+LONGEST_MS = 3.6e6  # an op of an hour is a fault
 CHUNK_TOKENS = 8192  # prefill tokens of one step at most; the default of vLLM's server on these GPUs
 
 
@@ -58,6 +59,19 @@ class Step(_Record, frozen=True, kw_only=True):
     status: Status
     ops_ms: dict[str, float]
     kind: Kind = "decode"
+
+    def __post_init__(self) -> None:
+        for name in ("tp", "pp", "isl", "osl", "num_layers", "concurrency", "microbatch"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= 10**9:
+                raise ValueError(f"{name} = {value} is not a possible count")
+        if self.pp > self.num_layers:
+            raise ValueError(f"{self.num_layers} layers cannot fill {self.pp} stages")
+        for name, ms in self.ops_ms.items():
+            if not 0 <= ms <= LONGEST_MS:
+                raise ValueError(f"{name} takes {ms:g} ms, which is not between 0 and {LONGEST_MS:g}")
+        if not any(ms > 0 for ms in self.ops_ms.values()):
+            raise ValueError("no op takes any time")
 
     @property
     def key(self) -> StepKey:
@@ -156,12 +170,12 @@ class Breakdowns(_Record, frozen=True, kw_only=True):
         """
         try:
             loaded = msgspec.json.decode(data, type=cls)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            problem, _, path = str(error).partition(" - at ")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem, path = decode_problem(error)
             raise BreakdownError(
-                f"is not a valid breakdown file ({problem[:1].lower()}{problem[1:]})",
+                f"is not a valid breakdown file ({problem})",
                 file=file,
-                field=path.strip("`") or None,
+                field=path or None,
                 remedy="write it with `calib breakdown`, or compare with the format in the README",
             ) from None
         seen: set[StepKey] = set()

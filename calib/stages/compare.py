@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from calib.errors import BreakdownError
 from calib.stages.breakdown import Breakdowns, Step, StepRequest
+from calib.stages.layout import UnknownOpWarning
 from calib.stages.mix import steady_state
 from calib.stages.roofline import RooflineProvider
 
@@ -51,7 +53,9 @@ def compare_with_roofline(breakdowns: Breakdowns, steps: Iterable[Step], partiti
             other = provider.step(request)
         except BreakdownError:
             continue  # a model whose configuration does not ship with calib
-        ours, theirs = steady_state(step, partition), steady_state(other, partition)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnknownOpWarning)  # a finding of the decomposition
+            ours, theirs = steady_state(step, partition), steady_state(other, partition)
         a, b = ours.balance_factor, theirs.balance_factor
         found.append(Comparison(step, a, b, _reason(step, other) if abs(b - a) > TELLING else ""))
     return found

@@ -209,6 +209,81 @@ def test_predict_imports_neither_pandas_nor_scipy(coefficients):
     assert in_a_process(code=code).stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("model,pp,pp", "'pp': stands twice"),
+        ("model,concurency", "'concurency': is not a field"),
+    ],
+)
+def test_a_table_of_points_with_an_odd_header(cli, coefficients, tmp_path, header, words):
+    (tmp_path / "p.csv").write_text(header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
+    done = cli("predict", coefficients, "--points", tmp_path / "p.csv")
+    assert done.code == 3
+    assert words in done.err
+    assert "p.csv" in done.err
+
+
+@pytest.mark.parametrize("bad", ["1e0x", "２", "1_0", "nan"])
+def test_a_table_of_points_with_an_odd_number(cli, coefficients, tmp_path, bad):
+    (tmp_path / "p.csv").write_text(f"model,pp\nQwen/Qwen3-8B,{bad}\n")
+    done = cli("predict", coefficients, "--points", tmp_path / "p.csv")
+    assert done.code == 3
+    assert "'pp'" in done.err
+
+
+def test_tables_are_never_cropped(cli, coefficients):
+    assert "residual" in cli("decompose").out or "factor" in cli("decompose").out
+    assert "peak_at_edge" in " ".join(cli("show", coefficients).out.split())
+
+
+def test_a_wrong_option_is_one_sentence(cli):
+    done = cli("run", "--colour")
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("calib: error: ")
+
+
+@pytest.mark.parametrize("end", [" | head -1", " > /dev/full", " >&-"])
+def test_a_reader_that_goes_away_and_an_output_that_is_full(end, tmp_path):
+    command = f"set -o pipefail; {sys.executable} -m calib ingest{end}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == (3 if "full" in end else 0), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == (1 if "full" in end else 0), done.stderr
+
+
+def test_output_in_ascii_and_a_strange_matplotlib(tmp_path):
+    import os
+
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsavefig.dpi: 7\n")
+    environment = os.environ | {
+        "PYTHONIOENCODING": "ascii",
+        "MPLBACKEND": "bogus",
+        "HOME": "/nonexistent",
+        "CALIB_USER": "\udcff",
+    }
+    call = [sys.executable, "-m", "calib", "run", "--out", "r"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    plain = subprocess.run([*call[:-1], "s"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert plain.returncode == 0
+    (a,), (b,) = (tmp_path / "r").iterdir(), (tmp_path / "s").iterdir()
+    assert (a / "report.html").read_bytes() == (b / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "command", [("show", "p"), ("predict", "p", "--model", "m"), ("predict", "c.json", "--points", "p")]
+)
+def test_a_pipe_is_no_file(cli, tmp_path, monkeypatch, coefficients, command):
+    import os
+
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("p")
+    done = cli(*command)
+    assert done.code == 3
+    assert "not a regular file" in done.err
+
+
 def test_breakdown_without_the_extra_says_how_to_get_it(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
     done = cli("breakdown", "--out", tmp_path / "b.json")

@@ -53,7 +53,21 @@ def test_a_step_that_stands_twice_is_an_error():
         parse(doc)
 
 
-@pytest.mark.parametrize("change", [{"colour": "red"}, {"tp": "1"}, {"status": "guessed"}, {"ops_ms": {"a": None}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"colour": "red"},
+        {"tp": "1"},
+        {"status": "guessed"},
+        {"ops_ms": {"a": None}},
+        {"tp": 0},
+        {"num_layers": 1},
+        {"concurrency": -1},
+        {"ops_ms": {}},
+        {"ops_ms": {"generation_attention": 1e308}},
+        {"ops_ms": {"generation_attention": -1.0}},
+    ],
+)
 def test_unknown_fields_and_wrong_types_are_errors_that_name_the_field(change):
     with pytest.raises(BreakdownError, match=r"breakdowns.json.*steps\[0\]"):
         parse(document(**change))
