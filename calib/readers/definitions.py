@@ -225,6 +225,12 @@ def text(values: Mapping[str, Any], name: str) -> str | None:
     return value.strip() or None
 
 
+def hint(values: Mapping[str, Any], name: str) -> str | None:
+    """Text that is only shown or compared: anything else under that name is ignored."""
+    value = values.get(name)
+    return value.strip() or None if isinstance(value, str) and value.isprintable() else None
+
+
 def rate(values: Mapping[str, Any], name: str) -> float | None:
     """A request rate [req/s]; infinity, as a number or as the text ``inf``, where no rate was set."""
     value = values.get(name)

@@ -7,12 +7,10 @@ readers take what is not finite for unknown.
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +22,10 @@ from calib.provenance import read_bytes, sha256_bytes
 SIZE_LIMIT = 128 * 2**20
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
-PIECE = 2**18
 # A block of zstd can stand for 128 KiB in 4 bytes: pieces this small expand to 8 MiB at most.
-ZSTD_PIECE = 256
-ZSTD_WINDOW = 2**27
+PIECE = 256
+PARTS = 100_000  # packed parts one after another; a file of millions of empty ones would take minutes
+ZSTD_WINDOW = 2**27  # what `zstd --long` writes at most; a frame may ask for gigabytes
 _SPACE = re.compile(r"\s*")
 
 
@@ -58,7 +56,7 @@ def expand(data: bytes, *, file: str | Path, limit: int = SIZE_LIMIT) -> bytearr
         Damaged or cut off, or more than ``limit`` bytes come out.
     """
     packed = "gzip" if data.startswith(GZIP) else "zstd" if data.startswith(ZSTD) else ""
-    pieces = {"gzip": _gzip_pieces, "zstd": _zstd_pieces}[packed](data) if packed else iter((data,))
+    pieces = _pieces(data, _gzip_part if packed == "gzip" else _zstd_part) if packed else iter((data,))
     content = bytearray()
     try:
         for piece in pieces:
@@ -69,7 +67,7 @@ def expand(data: bytes, *, file: str | Path, limit: int = SIZE_LIMIT) -> bytearr
                     file=file,
                     remedy="name a result file, not a trace or a payload dump",
                 )
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError, MemoryError) as error:
+    except (EOFError, zlib.error, zstandard.ZstdError, MemoryError) as error:
         raise BrokenFileError(
             f"is a damaged or incomplete {packed} file ({str(error) or type(error).__name__})",
             file=file,
@@ -78,25 +76,30 @@ def expand(data: bytes, *, file: str | Path, limit: int = SIZE_LIMIT) -> bytearr
     return content
 
 
-def _gzip_pieces(data: bytes) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-        while piece := stream.read(PIECE):
-            yield piece
-
-
-def _zstd_pieces(data: bytes) -> Iterator[bytes]:
-    """All frames one after another. The stream reader of the library would take a cut file for a whole one."""
-    frame: Any = None
-    for start in range(0, len(data), ZSTD_PIECE):
-        rest = data[start : start + ZSTD_PIECE]
+def _pieces(data: bytes, begin: Callable[[], Any]) -> Iterator[bytes]:
+    """What all parts of a packed file expand to. The readers of both libraries take some cut files for whole ones."""
+    part: Any = None
+    parts = 0
+    for start in range(0, len(data), PIECE):
+        rest = data[start : start + PIECE]
         while rest:
-            if frame is None:
-                frame = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
-            yield frame.decompress(rest)
-            rest = frame.unused_data if frame.eof else b""
-            frame = None if frame.eof else frame
-    if frame is not None:
-        raise EOFError("it ends within a frame")
+            if part is None:
+                part, parts = begin(), parts + 1
+                if parts > PARTS:
+                    raise EOFError(f"it has more than {PARTS} parts")
+            yield part.decompress(rest)
+            rest = part.unused_data if part.eof else b""
+            part = None if part.eof else part
+    if part is not None:
+        raise EOFError("it ends within a part")
+
+
+def _gzip_part() -> Any:
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+
+def _zstd_part() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
 
 
 def parse_documents(content: bytes | bytearray, *, file: str | Path) -> Iterator[object]:
@@ -134,8 +137,8 @@ class _TwiceError(ValueError):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise _TwiceError(f"has the key {twice[:40]!r} twice in one object")
     return values
 

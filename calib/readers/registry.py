@@ -21,6 +21,7 @@ from calib.readers.trtllm_bench import is_trtllm_bench, parse_trtllm_bench
 from calib.readers.vllm_bench import is_vllm_bench, parse_vllm_bench
 
 SUFFIXES = tuple(f".{kind}{packed}" for kind in ("json", "jsonl") for packed in ("", ".gz", ".zst"))
+STRANGERS = 1000  # documents none of which is a run: these are records of requests or a trace, however long
 
 
 class Parse(Protocol):
@@ -89,21 +90,22 @@ def read_file(
     """
     file = PurePosixPath(path.relative_to(root)).as_posix()
     found: list[ReadRun | UnreadableRun] = []
-    strangers: list[int] = []
-    place = 0
+    stranger = place = 0  # numbers of documents, from 1
     try:
         content, digest = read_content(path, limit=limit)
         for place, document in enumerate(parse_documents(content, file=file), start=1):
             reader = find_reader(document, file=file, readers=readers)
             if reader is None or not isinstance(document, dict):
-                strangers.append(place)
+                stranger = stranger or place
+                if place >= STRANGERS and not found:
+                    return []
             else:
                 found += reader.parse(document, file=file, digest=digest)
     except BrokenFileError as error:
-        if found or not strangers:  # a broken file of something else is not a run either
+        if found or not stranger:  # a broken file of something else is not a run either
             found.append(UnreadableRun(file, 0, f"{error.problem}{f', after {place} documents' if place else ''}"))
-    if found and strangers:
-        found.append(UnreadableRun(file, 0, f"holds a document that is no run of a known tool (number {strangers[0]})"))
+    if found and stranger:
+        found.append(UnreadableRun(file, 0, f"holds a document that is no run of a known tool (number {stranger})"))
     if not place and not found and not path.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
         found.append(UnreadableRun(file, 0, "is empty: the tool was stopped before it wrote its result"))
     return numbered(found)

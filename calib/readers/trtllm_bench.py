@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calib.readers.base import ReadRun, UnreadableRun
-from calib.readers.definitions import Draft, count, measured, number, read_one, section, text
+from calib.readers.definitions import Draft, count, hint, measured, number, read_one, section, text
 
 DEGREES = {"tp": ("tp_size",), "pp": ("pp_size",), "gpus": ("world_size",)}
 SAME_UNIT = 100.0  # a median this many times its average, or more, is in another unit
@@ -60,7 +60,7 @@ def _fill(draft: Draft, report: dict[str, Any]) -> None:
         effective_concurrency=measured(requests, "avg_num_concurrent_requests"),
         measured_isl=measured(requests, "avg_input_length"),
         measured_osl=measured(requests, "avg_output_length"),
-        gpu=text(section(report, "machine"), "name"),
+        gpu=hint(section(report, "machine"), "name"),
     )
     draft.cannot_map("concurrency", "the report holds its average and not the setting")
     draft.cannot_map("completed_requests", "num_requests counts failed requests too")

@@ -28,6 +28,7 @@ from calib.readers.definitions import (
     NotReadableError,
     count,
     flag,
+    hint,
     mean_of,
     measured,
     number,
@@ -38,7 +39,8 @@ from calib.readers.definitions import (
 )
 
 # The tool writes these beside its runs: copies of them in another shape, and runs that do not count.
-NOT_RUNS = ("*.pytorch.json", "summary.json", "warmup.json", "*.failure.json")
+NOT_RUNS = ("*.pytorch.json", "summary.json", "warmup.json")
+FAILED = "*.failure.json"
 DEGREES = {
     "tp": ("tp", "tensor_parallel_size"),
     "pp": ("pp", "pipeline_parallel_size"),
@@ -71,6 +73,8 @@ def parse_vllm_bench(document: Mapping[str, Any], *, file: str, digest: str) -> 
     name = re.sub(r"\.(gz|zst)$", "", file.rsplit("/", 1)[-1])
     if any(fnmatch.fnmatchcase(name, pattern) for pattern in NOT_RUNS):
         return []
+    if fnmatch.fnmatchcase(name, FAILED):
+        return [UnreadableRun(file, 0, "is what a sweep writes for a run that failed")]
     return [read_one(_fill_aggregate if is_aggregate(document) else _fill, document, file=file, digest=digest)]
 
 
@@ -99,7 +103,7 @@ def _fill(draft: Draft, run: dict[str, Any]) -> None:
         measured_isl=mean_of(prompt, done),
         measured_osl=mean_of(output, done),
         start_time=_start(run),
-        gpu=text(run, "gpu"),
+        gpu=hint(run, "gpu"),
     )
     fill_latencies(draft, run)
     draft.load(rate(run, "request_rate"), count(run, "max_concurrency"))
@@ -136,7 +140,7 @@ def _start(run: dict[str, Any]) -> str | None:
     if seconds is not None and 0 < seconds < 1e11:
         return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat().replace("+00:00", "Z")
     try:
-        return dt.datetime.strptime(text(run, "date") or "", "%Y%m%d-%H%M%S").isoformat()
+        return dt.datetime.strptime(hint(run, "date") or "", "%Y%m%d-%H%M%S").isoformat()
     except ValueError:
         return None
 
@@ -160,7 +164,7 @@ def _fill_aggregate(draft: Draft, run: dict[str, Any]) -> None:
         model=text(run, "model"),
         precision=precision and precision.lower(),
         backend=ENGINES.get((engine or "").lower()),
-        backend_version=_image_version(text(run, "image")),
+        backend_version=_image_version(hint(run, "image")),
         isl=count(run, "isl"),
         osl=count(run, "osl"),
         concurrency=count(run, "conc"),
@@ -169,7 +173,7 @@ def _fill_aggregate(draft: Draft, run: dict[str, Any]) -> None:
         tpot_mean_ms=_ms(run, "mean_tpot"),
     )
     attention = True if run.get("dp_attention") in (True, "true") else None  # the flag of a shell script
-    draft.fact(disaggregated=flag(run, "disagg"), gpu=text(run, "hw"), dp_attention=attention)
+    draft.fact(disaggregated=flag(run, "disagg"), gpu=hint(run, "hw"), dp_attention=attention)
     draft.chunks(_ms(run, "mean_itl"), _ms(run, "mean_tpot"))
     _fill_per_gpu(draft, run)
 

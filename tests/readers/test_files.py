@@ -52,6 +52,25 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(pack):
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, zst])
+def test_a_file_of_countless_empty_parts_is_refused_in_time(pack):
+    with pytest.raises(BrokenFileError, match="it has more than 100000 parts"):
+        expand(pack(b"") * 200_000, file="r")
+
+
+def test_a_frame_that_asks_for_gigabytes_is_refused():
+    wide = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=30))
+    stream = wide.compressobj()  # of unknown size, so that the frame demands its whole window
+    with pytest.raises(BrokenFileError, match="damaged"):
+        expand(stream.compress(TEXT) + stream.flush(), file="r")
+
+
+def test_a_key_twice_among_a_million_is_found_in_time():
+    many = ",".join(f'"{i}": 0' for i in range(300_000))
+    with pytest.raises(BrokenFileError, match="has the key '299999' twice"):
+        documents(f'{{{many}, "299999": 1}}'.encode())
+
+
 def test_the_limit_holds_for_a_plain_file_too(tmp_path):
     path = tmp_path / "r.json"
     path.write_bytes(b"[" + b" " * 2000 + b"]")

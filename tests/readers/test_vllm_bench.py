@@ -80,6 +80,16 @@ def test_a_sweep_states_its_topology_and_the_copies_beside_it_are_no_runs():
     assert {k: run.stated[k] for k in ("tp", "pp", "isl", "osl")} == {"tp": 4, "pp": 2, "isl": 1024, "osl": 128}
 
 
+def test_a_failed_run_of_a_sweep_is_reported():
+    (found,) = parse_vllm_bench(fixture("vllm_new.json"), file="x/run=1.failure.json", digest="d")
+    assert found == UnreadableRun("x/run=1.failure.json", 0, "is what a sweep writes for a run that failed")
+
+
+def test_metadata_that_is_only_shown_may_be_anything():
+    run = parse({**fixture("vllm_new.json"), "gpu": 8, "date": 3})
+    assert not {"gpu", "start_time"} & run.facts.keys()
+
+
 @pytest.mark.parametrize("value", ["4.0", "", "auto", "0", "-2", " 4", "٤", 4.0, True, 0, [4], {}, 10**50])
 def test_a_degree_that_is_no_whole_number_is_an_error_and_never_1(value):
     with pytest.raises(UnknownTopologyError, match=r"field 'pp'.*is not a positive whole number"):
