@@ -40,6 +40,7 @@ from calib.readers.definitions import (
     text,
 )
 
+TRIMS = ("warmup", "cooldown", "warmup_number", "warmup_duration", "cooldown_number", "cooldown_duration")
 RATES = frozenset({"constant", "poisson", "async", "rate"})
 
 
@@ -130,12 +131,18 @@ def _fill_load(draft: Draft, benchmark: dict[str, Any]) -> None:
         draft.fact(load_type="rate", concurrency_is_cap=limit is not None)
     elif kind is not None:
         draft.fact(load_type="unlimited" if kind == "throughput" else kind, concurrency_is_cap=limit is not None)
+    if any(_is_set(config.get(name)) for name in TRIMS):
+        return  # the requests of warm-up and cool-down were asked for and are not among the totals
     asked = (
         dig(config, "constraints", "max_requests", "args", "count"),
         dig(config, "constraints", "max_requests", "max_num"),
         config.get("max_number"),
     )
     draft.fact(requested_requests=next((n for n in asked if isinstance(n, int) and not isinstance(n, bool)), None))
+
+
+def _is_set(trim: Any) -> bool:
+    return any(trim.get(k) for k in ("percent", "value")) if isinstance(trim, dict) else bool(trim)
 
 
 def _fill_workload(draft: Draft, benchmark: dict[str, Any], report: Mapping[str, Any]) -> None:

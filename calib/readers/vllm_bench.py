@@ -40,11 +40,12 @@ from calib.readers.definitions import (
 
 # The tool writes these beside its runs: copies of them in another shape, and runs that do not count.
 NOT_RUNS = ("*.pytorch.json", "summary.json", "warmup.json")
-FAILED = "*.failure.json"
+WARMUP = -1  # run_number of a sweep's warm-up, whatever its file is called
+# The keys of a sweep are those of the user's parameter file, where both spellings of an option work.
 DEGREES = {
-    "tp": ("tp", "tensor_parallel_size"),
-    "pp": ("pp", "pipeline_parallel_size"),
-    "dp": ("dp", "data_parallel_size"),
+    "tp": ("tp", "tensor_parallel_size", "tensor-parallel-size"),
+    "pp": ("pp", "pipeline_parallel_size", "pipeline-parallel-size"),
+    "dp": ("dp", "data_parallel_size", "data-parallel-size"),
 }
 ENGINES = {"vllm": "vllm", "sglang": "sglang", "trt": "trtllm", "trtllm": "trtllm", "tensorrt-llm": "trtllm"}
 
@@ -54,7 +55,12 @@ def is_vllm_bench(document: object) -> bool:
     if not isinstance(document, dict):
         return False
     is_run = "model_id" in document and ("output_throughput" in document or "total_token_throughput" in document)
-    return is_run or is_aggregate(document)
+    return is_run or is_aggregate(document) or is_failure(document)
+
+
+def is_failure(document: Mapping[str, Any]) -> bool:
+    """Whether a JSON document is what a sweep writes instead of a run that failed (``*failure.json``)."""
+    return {"error_type", "error", "serve_overrides"} <= document.keys()
 
 
 def is_aggregate(document: Mapping[str, Any]) -> bool:
@@ -63,7 +69,7 @@ def is_aggregate(document: Mapping[str, Any]) -> bool:
 
 
 def parse_vllm_bench(document: Mapping[str, Any], *, file: str, digest: str) -> list[ReadRun | UnreadableRun]:
-    """The run of a document; none where ``file`` is one of those the tool writes beside its runs.
+    """The run of a document; none where it is a warm-up, or ``file`` is one of those the tool writes beside its runs.
 
     Raises
     ------
@@ -71,10 +77,12 @@ def parse_vllm_bench(document: Mapping[str, Any], *, file: str, digest: str) -> 
         A parallelism degree is there and is not a positive whole number.
     """
     name = re.sub(r"\.(gz|zst)$", "", file.rsplit("/", 1)[-1])
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in NOT_RUNS):
+    is_copy = any(fnmatch.fnmatchcase(name, pattern) for pattern in NOT_RUNS)
+    if is_copy or document.get("run_number") == WARMUP:
         return []
-    if fnmatch.fnmatchcase(name, FAILED):
-        return [UnreadableRun(file, 0, "is what a sweep writes for a run that failed")]
+    if is_failure(document):
+        kind = hint(document, "error_type") or "unknown error"
+        return [UnreadableRun(file, 0, f"is a run of a sweep that failed ({kind[:60]})")]
     return [read_one(_fill_aggregate if is_aggregate(document) else _fill, document, file=file, digest=digest)]
 
 
@@ -94,8 +102,8 @@ def _fill(draft: Draft, run: dict[str, Any]) -> None:
         completed_requests=done,
         failed_requests=failed,
         duration_s=length,
-        isl=count(run, "random_input_len"),
-        osl=count(run, "random_output_len"),
+        isl=count(run, "random_input_len") or count(run, "random-input-len"),
+        osl=count(run, "random_output_len") or count(run, "random-output-len"),
     )
     draft.throughput(measured(run, "output_throughput"), tokens=output, duration_s=length)
     draft.fact(

@@ -56,6 +56,19 @@ def test_one_report_of_0_3_holds_one_run_per_load_level():
     assert second.facts["start_time"] == "2023-11-14T22:13:20Z"
 
 
+@pytest.mark.parametrize(
+    "trim",
+    [{"warmup_number": 5}, {"warmup": 0.1}, {"cooldown": {"percent": 0.1, "value": None}}, {"cooldown_duration": 2.0}],
+)
+def test_with_a_warm_up_the_requests_asked_for_are_not_those_counted(trim):
+    document = fixture("guidellm_0.3.json")
+    document["benchmarks"][0]["args"] |= trim
+    document["benchmarks"][1]["args"] |= {"warmup_number": None, "warmup": {"percent": None, "value": None}}
+    first, second = parse(document)
+    assert "requested_requests" not in first.facts
+    assert second.facts["requested_requests"] == 80
+
+
 def test_requests_cut_off_by_the_end_of_a_0_4_benchmark_are_counted_apart():
     (run,) = parse(fixture("guidellm_0.4.json"))
     assert (run.stated["completed_requests"], run.stated["failed_requests"]) == (90, 6)

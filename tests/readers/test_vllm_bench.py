@@ -80,9 +80,30 @@ def test_a_sweep_states_its_topology_and_the_copies_beside_it_are_no_runs():
     assert {k: run.stated[k] for k in ("tp", "pp", "isl", "osl")} == {"tp": 4, "pp": 2, "isl": 1024, "osl": 128}
 
 
-def test_a_failed_run_of_a_sweep_is_reported():
-    (found,) = parse_vllm_bench(fixture("vllm_new.json"), file="x/run=1.failure.json", digest="d")
-    assert found == UnreadableRun("x/run=1.failure.json", 0, "is what a sweep writes for a run that failed")
+@pytest.mark.parametrize("more", [{"run_number": 1, "bench_overrides": {"max_concurrency": 8}}, {}])
+def test_a_failed_run_or_server_of_a_sweep_is_reported(more):
+    document = {
+        "error_type": "CalledProcessError",
+        "error": "x",
+        "serve_overrides": {"pipeline_parallel_size": 8},
+        **more,
+    }
+    assert is_vllm_bench(document)
+    found = parse(document)
+    assert found == UnreadableRun("r.json", 0, "is a run of a sweep that failed (CalledProcessError)")
+
+
+def test_a_warm_up_is_known_by_its_number_too():
+    document = {**fixture("vllm_sweep/run=0.json"), "run_number": -1}
+    assert parse_vllm_bench(document, file="renamed.json", digest="d") == []
+
+
+def test_a_sweep_may_spell_its_options_with_dashes():
+    document = fixture("vllm_sweep/run=0.json")
+    document["pipeline-parallel-size"] = document.pop("pipeline_parallel_size")
+    document["random-input-len"] = document.pop("random_input_len")
+    run = parse(document)
+    assert (run.stated["pp"], run.stated["isl"]) == (2, 1024)
 
 
 def test_metadata_that_is_only_shown_may_be_anything():
