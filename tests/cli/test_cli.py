@@ -271,10 +271,11 @@ def test_output_in_ascii_and_a_strange_matplotlib(tmp_path):
     assert (a / "report.html").read_bytes() == (b / "report.html").read_bytes()
 
 
+@pytest.mark.usefixtures("coefficients")
 @pytest.mark.parametrize(
     "command", [("show", "p"), ("predict", "p", "--model", "m"), ("predict", "c.json", "--points", "p")]
 )
-def test_a_pipe_is_no_file(cli, tmp_path, monkeypatch, coefficients, command):
+def test_a_pipe_is_no_file(cli, tmp_path, monkeypatch, command):
     import os
 
     monkeypatch.chdir(tmp_path)
