@@ -111,15 +111,17 @@ def find_campaign(name_or_folder: str | Path) -> Path:
     )
 
 
-def load_campaign(name_or_folder: str | Path = DEFAULT_CAMPAIGN) -> Campaign:
+def load_campaign(name_or_folder: str | Path = DEFAULT_CAMPAIGN, *, breakdowns: bool = True) -> Campaign:
     """Read and screen a campaign: a folder with a ``campaign.toml``, or the name of a shipped one.
+
+    Without its breakdown file where ``breakdowns`` is False, as long as there is none.
 
     Raises
     ------
     CampaignError, ContradictionError, UnknownTopologyError, BreakdownError
         See `calib.campaign.read_campaign`.
     """
-    return screen(read_campaign(find_campaign(name_or_folder)))
+    return screen(read_campaign(find_campaign(name_or_folder), breakdowns=breakdowns))
 
 
 def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | None = None) -> Result:

@@ -137,7 +137,7 @@ def ingest(campaign: CampaignArg = DEFAULT, strict: StrictOption = False, json: 
     from calib.errors import NothingToFitError
     from calib.workflow import check_strict, load_campaign
 
-    loaded = load_campaign(campaign)
+    loaded = load_campaign(campaign, breakdowns=False)  # there may be none yet
     check_strict(loaded.findings, strict)
     if json:
         print_json(

@@ -14,6 +14,7 @@ from typing import Any
 
 from calib.errors import BreakdownError, MissingExtraError
 from calib.stages.breakdown import Provider, Step, StepRequest
+from calib.stages.gpu import NEVER_MEASURED
 from calib.stages.layout import check_op_counts
 from calib.stages.steady_state import microbatch_size
 
@@ -92,7 +93,7 @@ class AiconfiguratorProvider:
             isl=request.isl,
             osl=request.osl,
             num_layers=int(model._num_layers),
-            status=request.status,
+            status=NEVER_MEASURED if request.tp * request.pp > _gpus_per_node(database) else request.status,
             kind=request.kind,
             ops_ms={name: round(float(ms), 9) for name, ms in ops.items()},
         )
@@ -138,6 +139,11 @@ def _import(name: str) -> Any:
         raise MissingExtraError(
             f"{PACKAGE} is not installed", remedy="install it with pip install 'llm-calib[aic]'"
         ) from None
+
+
+def _gpus_per_node(database: Any) -> int:
+    """GPUs of one node of the system; a pipeline over more crosses nodes, which no campaign covers."""
+    return int(database.system_spec["node"]["num_gpus_per_node"])
 
 
 def _cross_check(model: Any) -> None:

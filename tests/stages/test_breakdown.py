@@ -129,3 +129,22 @@ def test_a_model_the_package_does_not_know_is_an_error_with_the_remedy():
     )
     with pytest.raises(BreakdownError, match="--model-config"):
         AiconfiguratorProvider("h200_sxm").step(request)
+
+
+@pytest.mark.aic
+def test_a_pipeline_across_nodes_is_never_measured_by_the_package_either():
+    pytest.importorskip("aiconfigurator_core", reason="needs the extra aic")
+    from calib.stages.breakdown import StepRequest
+    from calib.stages.breakdown_aic import AiconfiguratorProvider
+
+    provider = AiconfiguratorProvider("h200_sxm")
+    status = {
+        tp: provider.step(
+            StepRequest(
+                model="Qwen/Qwen3-8B", backend="vllm", system="h200_sxm", tp=tp, pp=2, concurrency=8, isl=100, osl=100,
+                status="computed",
+            )
+        ).status
+        for tp in (4, 8)
+    }  # fmt: skip
+    assert status == {4: "computed", 8: "never measured"}

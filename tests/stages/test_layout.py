@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from calib.errors import BreakdownError
 from calib.stages import PipelineLayout, UnknownOpWarning, partition_layers
+from calib.stages.layout import PARTITION_RULES, check_op_counts
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,27 @@ def test_an_op_of_no_known_kind_is_spread_over_the_layers_with_a_warning(name):
     with pytest.warns(UnknownOpWarning, match=name):
         layout = PipelineLayout.from_ops(OPS | {name: 8.0}, num_layers=8, pp=4)
     assert layout.per_layer_ms == 5.0
+
+
+@pytest.mark.parametrize(
+    ("counts", "warned"),
+    [
+        ({"generation_ffn2_gemm": 36.0, "generation_logits_gemm": 1.0, "generation_p2p": 7.0}, False),
+        ({"context_ffn2_gemm": 72.0, "context_embedding": 1.0}, False),
+        ({"generation_ffn2_gemm": 35.0}, True),  # not once a layer
+        ({"context_logits_gemm": 36.0}, True),  # a head in every layer
+    ],
+)
+def test_an_ops_place_is_checked_against_how_often_it_runs(counts, warned):
+    if warned:
+        with pytest.warns(UnknownOpWarning, match="times a step of 36 layers"):
+            check_op_counts(counts, 36)
+    else:
+        check_op_counts(counts, 36)  # a warning would be an error here
+
+
+def test_the_rules_say_which_engine_they_hold_for():
+    assert "0.24" in PARTITION_RULES["vllm"].holds_for
 
 
 def test_the_ops_of_the_shipped_breakdowns_are_all_known():
