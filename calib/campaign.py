@@ -29,12 +29,15 @@ REQUIRED = ("model", "backend", "backend_version", "system", "gpus", "tp", "pp",
 BACKENDS = ("vllm", "sglang", "trtllm")
 
 
+FindingVerdict = Literal["INFO", "WARN", "CORRECTED", "REJECT"]
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that was noticed about a run or a series: nothing is dropped without one of these."""
 
     rule: str
-    verdict: Literal["WARN", "REJECT"]
+    verdict: FindingVerdict
     subject: str
     reason: str
     source_file: str = ""

@@ -35,6 +35,15 @@ NO_PP_RUN = "no_pp_run"
 IMPLAUSIBLE = "implausible_efficiency"
 UNKNOWN_OP = "unknown_op"
 DATA_PARALLEL = "data_parallel"
+# What is noticed only when runs are put beside their baseline; (name, verdict, meaning), as the rules of `calib.quality`.
+RULES = (
+    (NO_BASELINE, "REJECT", "no usable TP=G/PP=1 run of the series"),
+    (NO_BALANCE, "REJECT", "no per-op latencies, so no balance factor"),
+    (DATA_PARALLEL, "REJECT", "dp > 1, for which the baseline is not defined"),
+    (IMPLAUSIBLE, "REJECT", "an efficiency no pipeline has"),
+    (NO_PP_RUN, "WARN", "a baseline without a PP run"),
+    (UNKNOWN_OP, "WARN", "an op of no known place in the pipeline"),
+)
 ERROR_FLOOR = 0.02  # relative error of a throughput where nothing better is known [1]
 
 # One row an efficiency; `f` below is the residual.

@@ -26,7 +26,7 @@ MEASURES = (
 SOURCE = ("tool", "tool_version", "source_file", "source_row", "source_sha256")
 SCREENING = ("verdict", "rules")
 LARGEST_COUNT = 10**9
-VERDICTS = ("OK", "WARN", "REJECT")
+VERDICTS = ("OK", "WARN", "CORRECTED", "REJECT")
 
 _NULLABLE_TEXT = ("precision", "tool", "tool_version")
 

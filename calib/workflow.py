@@ -111,17 +111,20 @@ def find_campaign(name_or_folder: str | Path) -> Path:
     )
 
 
-def load_campaign(name_or_folder: str | Path = DEFAULT_CAMPAIGN, *, breakdowns: bool = True) -> Campaign:
+def load_campaign(
+    name_or_folder: str | Path = DEFAULT_CAMPAIGN, *, breakdowns: bool = True, strict: bool = False
+) -> Campaign:
     """Read and screen a campaign: a folder with a ``campaign.toml``, or the name of a shipped one.
 
-    Without its breakdown file where ``breakdowns`` is False, as long as there is none.
+    Without its breakdown file where ``breakdowns`` is False, as long as there is none. ``strict`` turns warnings into
+    rejections.
 
     Raises
     ------
     CampaignError, ContradictionError, UnknownTopologyError, BreakdownError
         See `calib.campaign.read_campaign`.
     """
-    return screen(read_campaign(find_campaign(name_or_folder), breakdowns=breakdowns))
+    return screen(read_campaign(find_campaign(name_or_folder), breakdowns=breakdowns), strict=strict)
 
 
 def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | None = None) -> Result:
@@ -134,7 +137,7 @@ def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | 
         usable remains.
     """
     options = options or Options()
-    campaign = load_campaign(name_or_folder)
+    campaign = load_campaign(name_or_folder, strict=options.strict)
     decomposition = decompose(
         campaign, matching=options.matching, error_floor=options.error_floor, balance=options.balance
     )

@@ -208,7 +208,7 @@ def test_links_are_not_followed(aiperf_folder):
 
 def test_limits_are_checked(vllm_folder, edit):
     edit(vllm_folder / "campaign.toml", "[balance]", "[limits]\nlittles_lore = 0.9\n[balance]")
-    with pytest.raises(CampaignError, match=r"limits.littles_lore'.*use one of error_rate"):
+    with pytest.raises(CampaignError, match=r"limits.littles_lore'.*use one of chunked_tokens"):
         load_campaign(vllm_folder)
 
 

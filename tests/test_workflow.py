@@ -91,21 +91,28 @@ def test_the_order_of_lines_changes_the_inputs_and_no_estimate(vllm_folder):
     assert after.inputs != before.inputs
 
 
-def test_strict_makes_what_is_set_aside_fatal_and_warnings_not(vllm_folder, edit):
-    assert calibrate(vllm_folder, Options(strict=True)).fit.series
-    edit(vllm_folder / "points.csv", "565.099", "nan")
-    assert len(calibrate(vllm_folder).campaign.set_aside()) == 1
-    with pytest.raises(SetAsideError, match=r"points.csv: .*Qwen3-0.6B vllm TP8/PP1 C=1 .*'no_result'"):
+def test_strict_makes_what_is_set_aside_fatal(simulated):
+    folder = simulated({"m": 0.2})
+    assert calibrate(folder, Options(strict=True)).fit.series
+    points = folder / "points.csv"
+    points.write_text(points.read_text().replace("m,8,1,64,1000.0", "m,8,1,64,1000.0\nm,8,1,32,nan"))
+    assert len(calibrate(folder).campaign.set_aside()) == 1
+    with pytest.raises(SetAsideError, match=r"points.csv: m vllm TP8/PP1 C=32 .*'no_result'"):
+        calibrate(folder, Options(strict=True))
+
+
+def test_strict_turns_warnings_into_rejections(vllm_folder):
+    with pytest.raises(SetAsideError, match="disputed_label"):
         calibrate(vllm_folder, Options(strict=True))
 
 
-def test_strict_counts_series_without_a_baseline(vllm_folder):
-    points = vllm_folder / "points.csv"
-    frame = pd.read_csv(points)
-    frame[~((frame["model"] == "Qwen/Qwen3-8B") & (frame["pp"] == 1))].to_csv(points, index=False)
-    assert len(calibrate(vllm_folder).fit.series) == 3
+def test_strict_counts_series_without_a_baseline(simulated):
+    folder = simulated({"m": 0.2, "n": 0.2})
+    points = folder / "points.csv"
+    points.write_text("\n".join(x for x in points.read_text().splitlines() if not x.startswith("n,8,1,")) + "\n")
+    assert len(calibrate(folder).fit.series) == 1
     with pytest.raises(SetAsideError, match="no_baseline"):
-        calibrate(vllm_folder, Options(strict=True))
+        calibrate(folder, Options(strict=True))
 
 
 def test_nothing_fittable_is_an_error_with_the_first_reason(vllm_folder):

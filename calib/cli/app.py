@@ -23,7 +23,6 @@ from calib.cli.output import (
     note,
     print_findings,
     print_json,
-    print_runs,
     print_table,
     working,
 )
@@ -132,25 +131,6 @@ def run_command(
 
 
 @app.command()
-def ingest(campaign: CampaignArg = DEFAULT, strict: StrictOption = False, json: JsonOption = False) -> None:
-    """Read a campaign, screen every run, and say what each is worth and why."""
-    from calib.errors import NothingToFitError
-    from calib.workflow import check_strict, load_campaign
-
-    loaded = load_campaign(campaign, breakdowns=False)  # there may be none yet
-    check_strict(loaded.findings, strict)
-    if json:
-        print_json(
-            {"campaign": loaded.name, "runs": frame_rows(loaded.runs), "findings": finding_rows(loaded.findings)}
-        )
-    else:
-        print_runs(loaded.runs)
-        print_findings(loaded.findings)
-    if not (loaded.runs["verdict"] != "REJECT").any():
-        raise NothingToFitError(f"no usable run is left in campaign '{loaded.name}'", remedy="see the reasons above")
-
-
-@app.command()
 def decompose(
     campaign: CampaignArg = DEFAULT,
     matching: MatchingOption = None,
@@ -165,7 +145,7 @@ def decompose(
     from calib.reporting.tables import decomposition_table
     from calib.workflow import check_strict, load_campaign
 
-    loaded = load_campaign(campaign)
+    loaded = load_campaign(campaign, strict=strict)
     options = _options(matching, error_floor, strict, balance)
     result = decompose_campaign(
         loaded, matching=options.matching, error_floor=options.error_floor, balance=options.balance

@@ -109,16 +109,16 @@ def print_runs(runs: Any) -> None:
 
 
 def print_findings(findings: tuple[Finding, ...]) -> None:
-    """Everything that was set aside in full; warnings by rule, since they repeat over a sweep."""
+    """Everything that was set aside or corrected in full; warnings by rule, since they repeat over a sweep."""
     from calib.reporting.table import Column, Table
     from calib.reporting.tables import quality_table
 
-    rejected = tuple(f for f in findings if f.verdict == "REJECT")
+    rejected = tuple(f for f in findings if f.verdict in ("REJECT", "CORRECTED"))
     if rejected:
         print_table(quality_table(rejected))
     rules: dict[str, list[Finding]] = {}
     for f in findings:
-        if f.verdict == "WARN":
+        if f.verdict in ("WARN", "INFO"):
             rules.setdefault(f.rule, []).append(f)
     rows = tuple(
         {"rule": rule, "n": len(found), "example": f"{found[0].subject}: {found[0].reason}"}

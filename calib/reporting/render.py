@@ -61,7 +61,7 @@ def _markdown(data: ReportData, rows: int) -> str:
     for name in MARKDOWN_TABLES:
         lines += ["", *_markdown_table(tables[name], _SHORT_COLUMNS.get(name), rows)]
     rejected = [f for f in data.findings if f.verdict == "REJECT"]
-    warned = len(data.findings) - len(rejected)
+    warned = sum(f.verdict in ("WARN", "CORRECTED") for f in data.findings)
     lines += [
         "",
         f"Set aside: {len(rejected)}; warnings: {warned}. Coefficients `{data.coefficients.digest[:SHORT]}`, calib "

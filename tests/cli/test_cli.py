@@ -57,9 +57,39 @@ def test_ingest_lists_runs_and_reasons(cli, vllm_folder, edit):
     assert "104 runs" in done.out
     assert "implausible_value" in done.out
     assert "points.csv:2" in done.out
-    found = json.loads(cli("ingest", vllm_folder, "--json").out)
+    (found,) = json.loads(cli("ingest", vllm_folder, "--json").out)["campaigns"]
     assert len(found["runs"]) == 104
     assert cli("ingest", vllm_folder, "--strict").code == 3
+
+
+def test_ingest_takes_several_campaigns(cli, vllm_folder):
+    done = cli("ingest", vllm_folder, "h20-trtllm-pp")
+    assert "== h200-vllm-pp" in done.out
+    assert "== h20-trtllm-pp" in done.out
+    assert [
+        len(c["runs"]) for c in json.loads(cli("ingest", vllm_folder, "h20-trtllm-pp", "--json").out)["campaigns"]
+    ] == [104, 15]
+
+
+def test_check_lists_every_finding(cli, vllm_folder, edit):
+    edit(vllm_folder / "points.csv", "565.099", "-1")
+    done = cli("check", vllm_folder)
+    assert done.code == 0
+    assert "1 REJECT of 104 runs" in done.out
+    assert done.out.count("littles_law") == 49
+    points = vllm_folder / "points.csv"
+    pd.read_csv(points).assign(output_tokens_per_s="nan").to_csv(points, index=False)
+    assert cli("check", vllm_folder).code == 3
+
+
+def test_rules_are_listed_with_their_limits(cli):
+    from calib.quality import RULE_NAMES
+
+    done = cli("rules")
+    assert all(name in done.out for name in RULE_NAMES)
+    found = {r["rule"]: r for r in json.loads(cli("rules", "--json").out)["rules"]}
+    assert found["littles_law"]["limit"] == 0.95
+    assert found["cancelled"]["limit"] is None
 
 
 def test_decompose_and_fit_as_tables_and_json(cli):
@@ -295,7 +325,7 @@ def test_breakdown_without_the_extra_says_how_to_get_it(cli, tmp_path, monkeypat
 def test_a_fault_of_calib_itself_is_exit_4_without_a_traceback(cli, monkeypatch):
     import calib.workflow
 
-    monkeypatch.setattr(calib.workflow, "load_campaign", lambda _: 1 / 0)
+    monkeypatch.setattr(calib.workflow, "load_campaign", lambda *_, **__: 1 / 0)
     done = cli("ingest")
     assert done.code == 4
     assert done.err == (
