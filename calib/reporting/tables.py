@@ -320,8 +320,8 @@ def quality_table(findings: tuple[Finding, ...]) -> Table:
         name="quality",
         title="What the measurements are worth",
         note=(
-            "REJECT: set aside, not used. CORRECTED: a figure was mended. WARN: used, and the warning travels with the coefficient. "
-            "INFO: could not be assessed."
+            "REJECT: set aside, not used. CORRECTED: a figure was mended. WARN: used, and the warning travels with the "
+            "coefficient. INFO: could not be assessed."
         ),
         columns=(
             Column("verdict", "verdict", "verdict"),
