@@ -1,0 +1,248 @@
+"""Cells of sweeps: which summary is which cell and trial, which are copies or leftovers, and which are missing.
+
+A cell is known by what its files state (`run_info.variation_values`, else its own configuration), never by the name of
+its folder. What belongs together shares a ``sweep_id`` (0.9 and later) or, before that, a ``benchmark_id``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from calib.readers.aiperf_config import flat
+from calib.readers.aiperf_files import Document, RunFolder, Tree
+from calib.readers.aiperf_records import RecordSummary
+from calib.readers.base import ReadRun, UnreadableRun
+
+OPTIONS = {"--concurrency": "concurrency", "--request-rate": "rate"}  # options that take a list, for sweeps cut short
+IDENTITY = ("model", "isl", "osl", "concurrency")
+IDENTIFYING_FACTS = ("load_type", "rate", "urls", "requested_requests", "duration_limited")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One summary that was read, with what tells it from others."""
+
+    folder: Path
+    run: ReadRun
+    document: Mapping[str, Any]
+    records: RecordSummary | None
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """``run_info``, from 0.9 on."""
+        info = self.document.get("run_info")
+        return info if isinstance(info, dict) else {}
+
+    @property
+    def variation(self) -> Mapping[str, object]:
+        """What the sweep varied, by full path; empty for a run that is not of a sweep, and before 0.9."""
+        values = self.info.get("variation_values")
+        return values if isinstance(values, dict) else {}
+
+    @property
+    def benchmark(self) -> str:
+        return str(self.run.facts.get("benchmark_id", ""))
+
+    @property
+    def started(self) -> str:
+        """Naive local time, as text that sorts in time; empty where unknown."""
+        return str(self.run.facts.get("start_time", ""))
+
+    @property
+    def group(self) -> str:
+        """What all runs of one command share; empty where the version wrote no id."""
+        return str(self.info.get("sweep_id") or self.benchmark)
+
+    @property
+    def identity(self) -> str:
+        """Everything that makes two runs trials of one cell."""
+        stated = [self.run.stated.get(name) for name in IDENTITY]
+        facts = [self.run.facts.get(name) for name in IDENTIFYING_FACTS]
+        return msgspec.json.encode([sorted(self.variation.items()), stated, facts]).decode()
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """Path -> value, to look a sweep's parameter up in."""
+        return self.variation or dict(flat(self.document["input_config"]))
+
+
+def split_copies(cells: list[Cell]) -> tuple[list[Cell], list[UnreadableRun]]:
+    """Runs that stand there once, and a report of every further copy.
+
+    Two summaries are of one run where the content is the same, or the benchmark, the cell, the trial and the start are:
+    before 0.9 all cells and trials of a sweep share their ``benchmark_id``, so that alone tells nothing.
+    """
+    kept: list[Cell] = []
+    copies: list[UnreadableRun] = []
+    first: dict[tuple[object, ...], Cell] = {}
+    for cell in cells:
+        keys: list[tuple[object, ...]] = [("content", cell.run.source_sha256)]
+        if cell.benchmark or cell.started:
+            keys.append((cell.benchmark, cell.identity, str(cell.info.get("trial")), cell.started))
+        original = next((first[key] for key in keys if key in first), None)
+        if original:
+            reason = f"is a second copy of the run in {original.run.source_file}"
+            copies.append(UnreadableRun(cell.run.source_file, 0, reason))
+        else:
+            kept.append(cell)
+            first |= dict.fromkeys(keys, cell)
+    return kept, copies
+
+
+def split_leftovers(cells: list[Cell], tree: Tree) -> tuple[list[Cell], list[UnreadableRun], dict[str, str]]:
+    """Runs left in a folder that another command used later.
+
+    Returns
+    -------
+    cells, left, stale
+        The runs that stay, those that are set aside, and source file -> reason for runs that stay and are older than
+        what was last run in their folder.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.group and (cell.info.get("sweep_id") or _has_config(cell, tree)):
+            groups.setdefault(cell.group, []).append(cell)
+    roots = {name: _sweep_root([c.folder for c in members], tree) for name, members in groups.items()}
+    starts = {name: min(c.started for c in members) for name, members in groups.items()}
+    left: dict[str, UnreadableRun] = {}
+    stale: dict[str, str] = {}
+    for name, root in roots.items():
+        later = [o for o in roots if o != name and roots[o] == root and starts[o] > starts[name]]
+        for cell in groups[name]:
+            if later:
+                stale[cell.run.source_file] = _reused(starts[later[0]], later[0])
+        for cell in (c for c in cells if c.folder == root and c.group != name):
+            if cell.started > starts[name]:
+                stale |= {c.run.source_file: _reused(cell.started, cell.benchmark) for c in groups[name]}
+            else:
+                reason = f"is left of an earlier run: {_reused(starts[name], name)}"
+                left[cell.run.source_file] = UnreadableRun(cell.run.source_file, 0, reason)
+    return [c for c in cells if c.run.source_file not in left], list(left.values()), stale
+
+
+def _reused(start: str, name: str) -> str:
+    return f"the folder was used again at {start or 'an unknown time'} by {name}"
+
+
+def _has_config(cell: Cell, tree: Tree) -> bool:
+    """Only the cells of sweeps and multi-runs have a ``run_config.json``."""
+    return tree.folders[cell.folder].config is not None
+
+
+def _sweep_root(folders: list[Path], tree: Tree) -> Path:
+    """The folder that one sweep was written to: where its aggregate says, else above all its cells."""
+    for sweep in tree.sweeps:
+        root = aggregate_root(sweep.path)
+        if all(f.is_relative_to(root) for f in folders):
+            return root
+    outer = {_outside_trials(f) for f in folders}
+    if len(outer) == 1:
+        only = outer.pop()
+        return only if only not in folders else only.parent
+    common = outer.pop()
+    while not all(f.is_relative_to(common) for f in outer):
+        common = common.parent
+    return common
+
+
+def _outside_trials(folder: Path) -> Path:
+    return next((p.parent for p in (folder, *folder.parents) if p.name == "profile_runs"), folder)
+
+
+def aggregate_root(path: Path) -> Path:
+    """The folder of the sweep whose aggregate is at ``path``: above ``sweep_aggregate``, or ``aggregate/sweep_aggregate``."""
+    folder = path.parent
+    for name in ("sweep_aggregate", "aggregate"):
+        folder = folder.parent if folder.name == name else folder
+    return folder
+
+
+def missing_cells(
+    cells: Iterable[Cell], failed: Mapping[Path, Mapping[str, object]], tree: Tree, root: Path
+) -> Iterator[UnreadableRun]:
+    """The cells that a sweep should have and has not.
+
+    Parameters
+    ----------
+    cells
+        What was read.
+    failed
+        Folder of a cell that is reported already -> its parameters.
+    """
+    cells = list(cells)
+    for sweep in tree.sweeps:
+        place = aggregate_root(sweep.path)
+        inside = [c.parameters for c in cells if c.folder.is_relative_to(place)]
+        inside += [p for folder, p in failed.items() if folder.is_relative_to(place)]
+        shown = sweep.path.relative_to(root).as_posix()
+        yield from _missing(_asked(sweep), inside, shown)
+    cut: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.info.get("sweep_id") and not any(
+            cell.folder.is_relative_to(aggregate_root(s.path)) for s in tree.sweeps
+        ):
+            cut.setdefault(cell.group, []).append(cell)
+    for members in cut.values():  # a sweep that was interrupted writes no aggregate: its command says what was asked
+        place = _sweep_root([c.folder for c in members], tree)
+        inside = [c.parameters for c in members]
+        inside += [p for folder, p in failed.items() if folder.is_relative_to(place)]
+        yield from _missing(_commanded(members[0]), inside, place.relative_to(root).as_posix())
+
+
+def _missing(asked: Mapping[str, list[Any]], there: list[Mapping[str, object]], shown: str) -> Iterator[UnreadableRun]:
+    unknown = [n for n in asked if not any(_lookup(p, n) for p in there)] if there else []
+    if unknown:
+        yield UnreadableRun(shown, 0, f"sweeps {', '.join(unknown)}, which no cell states: missing cells are not known")
+        return
+    for values in itertools.product(*asked.values()):
+        wanted = dict(zip(asked, values, strict=True))
+        if wanted and not any(all(v in _lookup(p, n) for n, v in wanted.items()) for p in there):
+            named = ", ".join(f"{n}={v}" for n, v in wanted.items())
+            yield UnreadableRun(shown, 0, f"the cell {named} of the sweep is missing: it failed or was not run")
+
+
+def _lookup(parameters: Mapping[str, object], name: str) -> list[object]:
+    """Values of the parameters whose path is ``name`` or ends in it: a sweep shortens its names where they differ."""
+    return [v for path, v in parameters.items() if path == name or path.endswith(f".{name}")]
+
+
+def _asked(sweep: Document) -> dict[str, list[Any]]:
+    metadata = sweep.content.get("metadata")
+    parameters = metadata.get("sweep_parameters") if isinstance(metadata, dict) else None
+    return {
+        str(p["name"]): p["values"]
+        for p in (parameters if isinstance(parameters, list) else [])
+        if isinstance(p, dict) and "name" in p and isinstance(p.get("values"), list)
+    }
+
+
+def _commanded(cell: Cell) -> dict[str, list[Any]]:
+    try:
+        words = shlex.split(str(cell.info.get("cli_command") or ""))
+    except ValueError:  # an open quotation mark
+        return {}
+    asked: dict[str, list[Any]] = {}
+    for option, values in itertools.pairwise(words):
+        if option in OPTIONS and "," in values:
+            try:
+                asked[OPTIONS[option]] = [float(v) for v in values.split(",")]
+            except ValueError:
+                continue
+    return asked
+
+
+def cell_parameters(folder: RunFolder) -> Mapping[str, object]:
+    """What the ``run_config.json`` of a cell without a summary says about which cell it is."""
+    config = folder.config or {}
+    variation = config.get("variation")
+    values = variation.get("values") if isinstance(variation, dict) else None
+    if isinstance(values, dict) and values:
+        return values
+    return dict(flat(config.get("cfg") or config.get("user_config") or {}))

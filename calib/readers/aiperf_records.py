@@ -1,0 +1,321 @@
+"""aiperf's per-request file (``profile_export.jsonl``), streamed in bounded memory.
+
+A record is decoded by type, so the long ``inter_chunk_latency`` list and all else calib does not use are passed over
+without being built; times in ns stay whole numbers, since an epoch in ns does not fit a double. Only seven numbers a
+request are kept (56 bytes, about 2 % of the shortest lines), so memory is bounded by the block size for all practical
+files. A last line without its end is what a killed run leaves: it is reported and left out. Any other line that is no
+record is an error. Source: the record schema of the tool's documentation, and files it wrote.
+"""
+
+from __future__ import annotations
+
+import array
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from calib.errors import CampaignError
+
+BLOCK = 2**20  # bytes read at once: large enough to amortise the call, small enough for the processor's cache
+LINE_LIMIT = 64 * 2**20
+REMEDY = "restore the file, or delete it to use the run's summary alone"
+
+
+class BadLineError(CampaignError):
+    """A line of a per-request file that is not a record; ``line`` counts from 1."""
+
+    def __init__(self, problem: str, *, file: Path, line: int) -> None:
+        super().__init__(problem, file=file, field=f"line {line}", remedy=REMEDY)
+        self.line = line
+
+
+class Milliseconds(msgspec.Struct, gc=False):
+    """A duration [ms]."""
+
+    value: float | None = None
+    unit: Literal["ms"] | None = None
+
+
+class Tokens(msgspec.Struct, gc=False):
+    """A length [tokens]."""
+
+    value: float | None = None
+    unit: Literal["tokens"] | None = None
+
+
+class Metadata(msgspec.Struct, gc=False):
+    """When a request ran [ns since the epoch, 0 where unknown] and in which phase."""
+
+    request_start_ns: int | None = 0
+    request_end_ns: int | None = 0
+    credit_issued_ns: int | None = 0
+    benchmark_phase: str | None = "profiling"
+    was_cancelled: bool | None = False
+
+
+class RequestMetrics(msgspec.Struct, gc=False):
+    """What calib uses of a request's metrics."""
+
+    time_to_first_token: Milliseconds | None = None
+    inter_token_latency: Milliseconds | None = None
+    request_latency: Milliseconds | None = None
+    output_sequence_length: Tokens | None = None
+    usage_completion_tokens: Tokens | None = None
+
+
+class RequestError(msgspec.Struct, gc=False):
+    """Why a request failed; a cut connection has no ``code``."""
+
+    code: int | str | None = None
+    type: str | None = None
+
+
+class Record(msgspec.Struct, gc=False):
+    """One request."""
+
+    metadata: Metadata
+    metrics: RequestMetrics | None = None
+    error: RequestError | None = None
+
+
+@dataclass(frozen=True)
+class RecordSummary:
+    """The requests of one file, without those of a warm-up.
+
+    Attributes
+    ----------
+    sha256
+        Hex digest of the whole file.
+    completed, failed, cancelled, warmup
+        Numbers of requests; ``cancelled`` ones are among the ``failed``, ``warmup`` ones are in no other figure.
+    usage_count
+        Completed requests for which the server reported how many tokens it made.
+    errors
+        HTTP code, or type of error where there is none -> number of requests.
+    cut_last_line
+        The file ends within a record, which is left out.
+    start_ns, end_ns : int64 arrays, shape (completed,)
+        Epoch times [ns], in order of completion; 0 where unknown.
+    failed_start_ns, failed_end_ns : int64 arrays, shape (failed,)
+        The same of failed requests.
+    ttft_ms, itl_ms, latency_ms, client_delay_ms, osl : float arrays, shape (completed,)
+        Of completed requests only [ms, tokens]; NaN where unknown. ``client_delay_ms`` lies between the tool's decision
+        to send a request and its start.
+    """
+
+    sha256: str
+    completed: int
+    failed: int
+    cancelled: int
+    warmup: int
+    usage_count: int
+    errors: Mapping[str, int]
+    cut_last_line: bool
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    failed_start_ns: NDArray[np.int64]
+    failed_end_ns: NDArray[np.int64]
+    ttft_ms: NDArray[np.float64]
+    itl_ms: NDArray[np.float64]
+    latency_ms: NDArray[np.float64]
+    client_delay_ms: NDArray[np.float64]
+    osl: NDArray[np.float64]
+
+    @property
+    def timed(self) -> bool:
+        """Whether every request states when it began and ended."""
+        times = (self.start_ns, self.end_ns, self.failed_start_ns, self.failed_end_ns)
+        return self.completed > 0 and all(bool((t > 0).all()) for t in times)
+
+    @property
+    def total_osl(self) -> float | None:
+        """Output tokens of the completed requests; None where one does not state its own."""
+        return float(self.osl.sum()) if self.completed and not np.isnan(self.osl).any() else None
+
+    @property
+    def duration_s(self) -> float | None:
+        """From the start of the first request to the end of the last completed one [s]."""
+        if not self.timed:
+            return None
+        first = min(int(t.min()) for t in (self.start_ns, self.failed_start_ns) if t.size)
+        return (int(self.end_ns.max()) - first) / 1e9
+
+    def describe_errors(self) -> str:
+        """The errors in words, the most frequent first: ``500 x 8``."""
+        ordered = sorted(self.errors.items(), key=lambda e: (-e[1], e[0]))
+        return ", ".join(f"{name} x {count}" for name, count in ordered)
+
+
+def iter_records(path: Path) -> Iterator[Record]:
+    """Every record of the file as it stands there: those of a warm-up and failed ones too.
+
+    A last line that was cut is left out; `read_records` says whether there was one.
+
+    Raises
+    ------
+    CampaignError
+        The file cannot be read.
+    BadLineError
+        A line is not a record.
+    """
+    stream = _Stream(path)
+    for batch in stream.batches():
+        yield from batch
+
+
+def read_records(path: Path) -> RecordSummary:
+    """All requests of the file, in one pass. Raises what `iter_records` raises."""
+    stream = _Stream(path)
+    columns = _Columns()
+    for batch in stream.batches():
+        columns.add(batch)
+    return columns.summary(stream)
+
+
+class _Stream:
+    """The file in batches of records, and what is known when it has been read to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.digest = hashlib.sha256()
+        self.cut_last_line = False
+        self._lines = 0
+        self._decoder = msgspec.json.Decoder(Record)
+
+    def batches(self) -> Iterator[list[Record]]:
+        try:
+            with self.path.open("rb") as stream:
+                for block, whole in self._blocks(stream):
+                    yield self._decode(block, whole=whole)
+                    self._lines += block.count(b"\n")
+        except OSError as error:
+            raise CampaignError(
+                f"cannot be read ({error.strerror or error})", file=self.path, remedy="check its permissions"
+            ) from None
+
+    def _blocks(self, stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+        """Whole lines, and True; at the end the line that has no end, and False."""
+        pending: list[bytes] = []
+        waiting = 0
+        while block := stream.read(BLOCK):
+            self.digest.update(block)
+            if end := block.rfind(b"\n") + 1:
+                yield b"".join((*pending, block[:end])), True
+                pending, waiting = [block[end:]], len(block) - end
+            else:
+                pending.append(block)
+                waiting += len(block)
+            if waiting > LINE_LIMIT:
+                raise BadLineError("is longer than 64 MiB", file=self.path, line=self._lines + 1)
+        if rest := b"".join(pending):
+            yield rest, False
+
+    def _decode(self, block: bytes, *, whole: bool) -> list[Record]:
+        try:
+            return self._decoder.decode_lines(block)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # decode_lines does not say which line it was; so do them one by one
+            lines = enumerate(block.split(b"\n"), start=self._lines + 1)
+            decoded = (self._decode_line(line, number, whole=whole) for number, line in lines if line.strip())
+            return [record for record in decoded if record is not None]
+
+    def _decode_line(self, line: bytes, number: int, *, whole: bool) -> Record | None:
+        try:
+            return self._decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
+            return msgspec.convert(_old_line(line), Record)
+        except (ValueError, RecursionError) as error:
+            # A cut line is no JSON; a whole one of another shape is an error wherever it stands.
+            if not whole and not isinstance(error, msgspec.ValidationError):
+                self.cut_last_line = True
+                return None
+            raise BadLineError(f"is not a per-request record ({error})", file=self.path, line=number) from None
+
+
+def _old_line(line: bytes) -> Any:
+    """A line as versions before 0.9 could write it: bare NaN where nothing is known, times in ns as floats."""
+    document = json.loads(line, parse_constant=lambda _: None)
+    times = document.get("metadata") if isinstance(document, dict) else None
+    if isinstance(times, dict):
+        whole = {k: int(v) for k, v in times.items() if k.endswith("_ns") and isinstance(v, float) and v.is_integer()}
+        document["metadata"] = times | whole
+    return document
+
+
+_NAN = float("nan")
+_PROFILING = frozenset({"profiling", None})
+_NO_METRICS = RequestMetrics()
+_DTYPES = {"q": np.dtype(np.int64), "d": np.dtype(np.float64)}
+_KINDS: dict[str, str] = {
+    "start_ns": "q", "end_ns": "q", "credit_ns": "q", "failed_start_ns": "q", "failed_end_ns": "q",
+    "ttft_ms": "d", "itl_ms": "d", "latency_ms": "d", "osl": "d",
+}  # fmt: skip
+
+
+@dataclass
+class _Columns:
+    """The figures of many records, gathered column by column: a list of records would not be bounded."""
+
+    numbers: dict[str, array.array[Any]] = field(
+        default_factory=lambda: {name: array.array(kind) for name, kind in _KINDS.items()}
+    )
+    errors: Counter[str] = field(default_factory=Counter)
+    cancelled: int = 0
+    warmup: int = 0
+    usage: int = 0
+
+    def add(self, batch: list[Record]) -> None:
+        measured = [r for r in batch if r.metadata.benchmark_phase in _PROFILING]
+        self.warmup += len(batch) - len(measured)
+        good = [r for r in measured if r.error is None and not r.metadata.was_cancelled]
+        if len(good) != len(measured):
+            self._add_failed([r for r in measured if r.error is not None or r.metadata.was_cancelled])
+        times = [r.metadata for r in good]
+        metrics = [r.metrics or _NO_METRICS for r in good]
+        put = self.numbers
+        put["start_ns"].extend([t.request_start_ns or 0 for t in times])
+        put["end_ns"].extend([t.request_end_ns or 0 for t in times])
+        put["credit_ns"].extend([t.credit_issued_ns or 0 for t in times])
+        put["ttft_ms"].extend([_NAN if (v := m.time_to_first_token) is None else v.value or _NAN for m in metrics])
+        put["itl_ms"].extend([_NAN if (v := m.inter_token_latency) is None else v.value or _NAN for m in metrics])
+        put["latency_ms"].extend([_NAN if (v := m.request_latency) is None else v.value or _NAN for m in metrics])
+        lengths = [m.output_sequence_length for m in metrics]
+        put["osl"].extend([_NAN if n is None or n.value is None else n.value for n in lengths])
+        self.usage += sum(m.usage_completion_tokens is not None for m in metrics)
+
+    def _add_failed(self, failed: list[Record]) -> None:
+        for record in failed:
+            self.cancelled += bool(record.metadata.was_cancelled)
+            error = record.error or RequestError(type="cancelled")
+            self.errors[str(error.type if error.code is None else error.code)] += 1
+            self.numbers["failed_start_ns"].append(record.metadata.request_start_ns or 0)
+            self.numbers["failed_end_ns"].append(record.metadata.request_end_ns or 0)
+
+    def summary(self, stream: _Stream) -> RecordSummary:
+        found: dict[str, Any] = {
+            name: np.frombuffer(column, _DTYPES[column.typecode]) for name, column in self.numbers.items()
+        }
+        credit = found.pop("credit_ns")
+        delay = np.where(credit > 0, (found["start_ns"] - credit) / 1e6, np.nan)
+        return RecordSummary(
+            sha256=stream.digest.hexdigest(),
+            completed=len(found["start_ns"]),
+            failed=self.errors.total(),
+            cancelled=self.cancelled,
+            warmup=self.warmup,
+            usage_count=self.usage,
+            errors=dict(self.errors),
+            cut_last_line=stream.cut_last_line,
+            client_delay_ms=delay,
+            **found,
+        )
