@@ -182,7 +182,7 @@ def missing_cells(
         inside = [c.parameters for c in cells if c.folder.is_relative_to(place)]
         inside += [p for folder, p in failed.items() if folder.is_relative_to(place)]
         shown = sweep.path.relative_to(root).as_posix()
-        yield from _missing(_asked(sweep), inside, shown)
+        yield from _missing(_asked(sweep), inside, shown, trials=_trials(sweep))
     cut: dict[str, list[Cell]] = {}
     for cell in cells:
         if cell.info.get("sweep_id") and not any(
@@ -196,16 +196,28 @@ def missing_cells(
         yield from _missing(_commanded(members[0]), inside, place.relative_to(root).as_posix())
 
 
-def _missing(asked: Mapping[str, list[Any]], there: list[Mapping[str, object]], shown: str) -> Iterator[UnreadableRun]:
+def _missing(
+    asked: Mapping[str, list[Any]], there: list[Mapping[str, object]], shown: str, trials: int = 1
+) -> Iterator[UnreadableRun]:
     unknown = [n for n in asked if not any(_lookup(p, n) for p in there)] if there else []
     if unknown:
         yield UnreadableRun(shown, 0, f"sweeps {', '.join(unknown)}, which no cell states: missing cells are not known")
         return
-    for values in itertools.product(*asked.values()):
+    for values in itertools.product(*asked.values()) if asked else ():
         wanted = dict(zip(asked, values, strict=True))
-        if wanted and not any(all(v in _lookup(p, n) for n, v in wanted.items()) for p in there):
-            named = ", ".join(f"{n}={v}" for n, v in wanted.items())
+        named = ", ".join(f"{n}={v}" for n, v in wanted.items())
+        found = sum(all(v in _lookup(p, n) for n, v in wanted.items()) for p in there)
+        if not found:
             yield UnreadableRun(shown, 0, f"the cell {named} of the sweep is missing: it failed or was not run")
+        elif found < trials:
+            reason = f"{trials - found} of {trials} trials of the cell {named} are missing: they failed or were not run"
+            yield UnreadableRun(shown, 0, reason)
+
+
+def _trials(sweep: Document) -> int:
+    metadata = sweep.content.get("metadata")
+    trials = metadata.get("num_trials_per_value") if isinstance(metadata, dict) else None
+    return trials if isinstance(trials, int) else 1
 
 
 def _lookup(parameters: Mapping[str, object], name: str) -> list[object]:

@@ -48,7 +48,7 @@ def _new(config: Mapping[str, Any]) -> tuple[Known, Known]:
     loads = {str(p.get("type") or "unspecified") for p in asked}
     load = loads.pop() if len(loads) == 1 else "mixed" if loads else "unspecified"
     stated: Known = {
-        "model": _one((_name(m) for m in _items(section(config, "models"), "items")), "model"),
+        "model": _one((_text(m.get("name")) for m in _items(section(config, "models"), "items")), "model"),
         "isl": _one((_length(p.get("isl"), "isl") for p in prompts), "ISL"),
         "osl": _one((_length(p.get("osl"), "osl") for p in prompts), "OSL"),
         # Under a rate ``concurrency`` is only a cap. Phases that differ are pooled, and have no one concurrency.
@@ -60,10 +60,10 @@ def _new(config: Mapping[str, Any]) -> tuple[Known, Known]:
     kinds = {d.get("type") for d in datasets} - {None}
     facts: Known = {
         "load_type": load,
-        "rate": _same([p.get("rate") for p in asked]),
+        "rate": _same([_number(p.get("rate"), "rate") for p in asked]),
         "profiling_phases": len(asked) or None,
         "requested_requests": sum(r for r in requests if r) if requests and None not in requests else None,
-        "grace_period_s": _same([p.get("grace_period") for p in asked]),
+        "grace_period_s": _same([_number(p.get("grace_period"), "grace_period") for p in asked]),
         "duration_limited": any(p.get("duration") is not None for p in asked),
         "warmup": any(_is_warmup(p) for p in phases),
         "random_prompts": kinds == {"synthetic"} if kinds else None,
@@ -77,7 +77,7 @@ def _old(config: Mapping[str, Any]) -> tuple[Known, Known]:
     prompt = section(given, "prompt")
     names = endpoint.get("model_names")
     concurrency = count(load.get("concurrency"), "concurrency")
-    rate = load.get("request_rate")
+    rate = _number(load.get("request_rate"), "request_rate")
     pattern = load.get("arrival_pattern") or load.get("request_rate_mode")
     if given.get("fixed_schedule"):
         kind = "fixed_schedule"
@@ -86,7 +86,7 @@ def _old(config: Mapping[str, Any]) -> tuple[Known, Known]:
     else:
         kind = str(pattern or ("poisson" if rate is not None else "unspecified"))
     stated: Known = {
-        "model": _one((str(n) for n in names), "model") if isinstance(names, list) else names,
+        "model": _one((_text(n) for n in (names if isinstance(names, list) else [names])), "model"),
         "isl": _length(prompt.get("input_tokens"), "input_tokens"),
         "osl": _length(prompt.get("output_tokens"), "output_tokens"),
         "concurrency": concurrency if kind == "concurrency" else None,
@@ -97,7 +97,7 @@ def _old(config: Mapping[str, Any]) -> tuple[Known, Known]:
         "rate": rate,
         "profiling_phases": 1 if load else None,
         "requested_requests": count(load.get("request_count"), "request_count"),
-        "grace_period_s": load.get("benchmark_grace_period"),
+        "grace_period_s": _number(load.get("benchmark_grace_period"), "benchmark_grace_period"),
         "duration_limited": load.get("benchmark_duration") is not None,
         "warmup": bool(load.get("warmup_request_count") or load.get("warmup_duration")),
         "random_prompts": False if other else True if prompt else None,
@@ -143,8 +143,16 @@ def _is_warmup(phase: Mapping[str, Any]) -> bool:
     return phase.get("kind") == "warmup" or phase.get("exclude_from_results") is True
 
 
-def _name(model: Mapping[str, Any]) -> str | None:
-    return None if model.get("name") is None else str(model["name"])
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"the model's name is {str(value)[:40]!r} and not text")
+    return value or None
+
+
+def _number(value: object, name: str) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise ValueError(f"{name} is {str(value)[:40]!r} and not a number")
+    return None if value is None else float(value)
 
 
 def _length(tokens: object, name: str) -> int | None:

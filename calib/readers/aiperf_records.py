@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import array
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from calib.errors import CampaignError
 
-BLOCK = 2**20  # bytes read at once: large enough to amortise the call, small enough for the processor's cache
+BLOCK = 2**18  # bytes read at once: large enough to amortise the call, small enough for the processor's cache
 LINE_LIMIT = 64 * 2**20
 REMEDY = "restore the file, or delete it to use the run's summary alone"
 
@@ -166,14 +167,14 @@ def iter_records(path: Path) -> Iterator[Record]:
     BadLineError
         A line is not a record.
     """
-    stream = _Stream(path)
+    stream = _Stream(path, digest=False)
     for batch in stream.batches():
         yield from batch
 
 
 def read_records(path: Path) -> RecordSummary:
     """All requests of the file, in one pass. Raises what `iter_records` raises."""
-    stream = _Stream(path)
+    stream = _Stream(path, digest=True)
     columns = _Columns()
     for batch in stream.batches():
         columns.add(batch)
@@ -183,49 +184,61 @@ def read_records(path: Path) -> RecordSummary:
 class _Stream:
     """The file in batches of records, and what is known when it has been read to its end."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, digest: bool) -> None:
         self.path = path
-        self.digest = hashlib.sha256()
+        self.digest = hashlib.sha256() if digest else None
         self.cut_last_line = False
-        self._lines = 0
+        self._offset = 0  # of the block that is decoded; lines are counted where one is bad, and not before
         self._decoder = msgspec.json.Decoder(Record)
 
     def batches(self) -> Iterator[list[Record]]:
         try:
-            with self.path.open("rb") as stream:
+            with self.path.open("rb", buffering=0) as stream:
                 for block, whole in self._blocks(stream):
                     yield self._decode(block, whole=whole)
-                    self._lines += block.count(b"\n")
         except OSError as error:
             raise CampaignError(
                 f"cannot be read ({error.strerror or error})", file=self.path, remedy="check its permissions"
             ) from None
 
-    def _blocks(self, stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-        """Whole lines, and True; at the end the line that has no end, and False."""
-        pending: list[bytes] = []
-        waiting = 0
-        while block := stream.read(BLOCK):
-            self.digest.update(block)
-            if end := block.rfind(b"\n") + 1:
-                yield b"".join((*pending, block[:end])), True
-                pending, waiting = [block[end:]], len(block) - end
-            else:
-                pending.append(block)
-                waiting += len(block)
-            if waiting > LINE_LIMIT:
-                raise BadLineError("is longer than 64 MiB", file=self.path, line=self._lines + 1)
-        if rest := b"".join(pending):
-            yield rest, False
+    def _blocks(self, stream: io.RawIOBase) -> Iterator[tuple[memoryview, bool]]:
+        """Whole lines, and True; at the end the line that has no end, and False. A view is good until the next one."""
+        buffer, kept = bytearray(BLOCK), 0  # one buffer: a new one a block would cost more than the decoding
+        view = memoryview(buffer)
+        while size := stream.readinto(view[kept:]):
+            if self.digest is not None:
+                self.digest.update(view[kept : kept + size])
+            end = buffer.rfind(b"\n", kept, kept + size) + 1
+            kept += size
+            if end:
+                yield view[:end], True
+                self._offset += end
+                view[: kept - end] = view[end:kept]
+                kept -= end
+            elif kept > LINE_LIMIT:
+                raise BadLineError("is longer than 64 MiB", file=self.path, line=self._line_at(self._offset))
+            elif kept == len(buffer):
+                buffer = buffer + bytearray(len(buffer))
+                view = memoryview(buffer)
+        if kept:
+            yield view[:kept], False
 
-    def _decode(self, block: bytes, *, whole: bool) -> list[Record]:
+    def _decode(self, block: memoryview, *, whole: bool) -> list[Record]:
         try:
             return self._decoder.decode_lines(block)
         except (msgspec.DecodeError, UnicodeDecodeError):
             # decode_lines does not say which line it was; so do them one by one
-            lines = enumerate(block.split(b"\n"), start=self._lines + 1)
+            lines = enumerate(bytes(block).split(b"\n"), start=self._line_at(self._offset))
             decoded = (self._decode_line(line, number, whole=whole) for number, line in lines if line.strip())
             return [record for record in decoded if record is not None]
+
+    def _line_at(self, offset: int) -> int:
+        count = 1
+        with self.path.open("rb") as stream:
+            while offset > 0 and (block := stream.read(min(BLOCK, offset))):
+                count += block.count(b"\n")
+                offset -= len(block)
+        return count
 
     def _decode_line(self, line: bytes, number: int, *, whole: bool) -> Record | None:
         try:
@@ -308,7 +321,7 @@ class _Columns:
         credit = found.pop("credit_ns")
         delay = np.where(credit > 0, (found["start_ns"] - credit) / 1e6, np.nan)
         return RecordSummary(
-            sha256=stream.digest.hexdigest(),
+            sha256=stream.digest.hexdigest() if stream.digest else "",
             completed=len(found["start_ns"]),
             failed=self.errors.total(),
             cancelled=self.cancelled,
