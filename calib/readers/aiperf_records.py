@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -38,26 +38,31 @@ class BadLineError(CampaignError):
         self.line = line
 
 
+# Bounds that no request reaches: a time before the epoch or a negative latency (an epoch minus nothing) is a fault.
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 2)]
+Figure = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
+
+
 class Milliseconds(msgspec.Struct, gc=False):
     """A duration [ms]."""
 
-    value: float | None = None
+    value: Figure | None = None
     unit: Literal["ms"] | None = None
 
 
 class Tokens(msgspec.Struct, gc=False):
     """A length [tokens]."""
 
-    value: float | None = None
+    value: Figure | None = None
     unit: Literal["tokens"] | None = None
 
 
 class Metadata(msgspec.Struct, gc=False):
     """When a request ran [ns since the epoch, 0 where unknown] and in which phase."""
 
-    request_start_ns: int | None = 0
-    request_end_ns: int | None = 0
-    credit_issued_ns: int | None = 0
+    request_start_ns: Nanoseconds | None = 0
+    request_end_ns: Nanoseconds | None = 0
+    credit_issued_ns: Nanoseconds | None = 0
     benchmark_phase: str | None = "profiling"
     was_cancelled: bool | None = False
 
@@ -107,9 +112,10 @@ class RecordSummary:
         Epoch times [ns], in order of completion; 0 where unknown.
     failed_start_ns, failed_end_ns : int64 arrays, shape (failed,)
         The same of failed requests.
-    ttft_ms, itl_ms, latency_ms, client_delay_ms, osl : float arrays, shape (completed,)
-        Of completed requests only [ms, tokens]; NaN where unknown. ``client_delay_ms`` lies between the tool's decision
-        to send a request and its start.
+    ttft_ms, itl_ms, latency_ms, osl : float arrays, shape (completed,)
+        Of completed requests only [ms, tokens]; NaN where unknown.
+    client_delay_ms : float array, shape (completed + failed,)
+        From the tool's decision to send a request to its start [ms]; NaN where unknown.
     """
 
     sha256: str
@@ -270,7 +276,7 @@ _PROFILING = frozenset({"profiling", None})
 _NO_METRICS = RequestMetrics()
 _DTYPES = {"q": np.dtype(np.int64), "d": np.dtype(np.float64)}
 _KINDS: dict[str, str] = {
-    "start_ns": "q", "end_ns": "q", "credit_ns": "q", "failed_start_ns": "q", "failed_end_ns": "q",
+    "start_ns": "q", "end_ns": "q", "credit_ns": "q", "failed_start_ns": "q", "failed_end_ns": "q", "failed_credit_ns": "q",
     "ttft_ms": "d", "itl_ms": "d", "latency_ms": "d", "osl": "d",
 }  # fmt: skip
 
@@ -313,13 +319,15 @@ class _Columns:
             self.errors[str(error.type if error.code is None else error.code)] += 1
             self.numbers["failed_start_ns"].append(record.metadata.request_start_ns or 0)
             self.numbers["failed_end_ns"].append(record.metadata.request_end_ns or 0)
+            self.numbers["failed_credit_ns"].append(record.metadata.credit_issued_ns or 0)
 
     def summary(self, stream: _Stream) -> RecordSummary:
         found: dict[str, Any] = {
             name: np.frombuffer(column, _DTYPES[column.typecode]) for name, column in self.numbers.items()
         }
-        credit = found.pop("credit_ns")
-        delay = np.where(credit > 0, (found["start_ns"] - credit) / 1e6, np.nan)
+        credit = np.concatenate([found.pop("credit_ns"), found.pop("failed_credit_ns")])
+        start = np.concatenate([found["start_ns"], found["failed_start_ns"]])
+        delay = np.where(credit > 0, (start - credit) / 1e6, np.nan)
         return RecordSummary(
             sha256=stream.digest.hexdigest() if stream.digest else "",
             completed=len(found["start_ns"]),

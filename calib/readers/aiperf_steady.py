@@ -89,6 +89,8 @@ def emitted(at: Floats, first: Floats, end: Floats, osl: Floats) -> Floats:
     O((n + len(at)) log n) and not as a matrix of requests by times.
     """
     has = osl > 0
+    if not has.any():
+        return np.zeros(len(at))
     first, end, osl = first[has], np.maximum(end[has], first[has] + 1e-9), osl[has]
     slope = (osl - 1) / (end - first)
     times = np.concatenate([first, end])
