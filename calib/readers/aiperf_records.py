@@ -1,8 +1,8 @@
 """aiperf's per-request file (``profile_export.jsonl``), streamed in bounded memory.
 
 A record is decoded by type, so the long ``inter_chunk_latency`` list and all else calib does not use are passed over
-without being built; times in ns stay whole numbers, since an epoch in ns does not fit a double. Only seven numbers a
-request are kept (56 bytes, about 2 % of the shortest lines), so memory is bounded by the block size for all practical
+without being built; times in ns stay whole numbers, since an epoch in ns does not fit a double. Only six numbers a
+request are kept (48 bytes, about 2 % of the shortest lines), so memory is bounded by the block size for all practical
 files. A last line without its end is what a killed run leaves: it is reported and left out. Any other line that is no
 record is an error. Source: the record schema of the tool's documentation, and files it wrote.
 """
@@ -72,7 +72,6 @@ class RequestMetrics(msgspec.Struct, gc=False):
 
     time_to_first_token: Milliseconds | None = None
     inter_token_latency: Milliseconds | None = None
-    request_latency: Milliseconds | None = None
     output_sequence_length: Tokens | None = None
     usage_completion_tokens: Tokens | None = None
 
@@ -112,7 +111,7 @@ class RecordSummary:
         Epoch times [ns], in order of completion; 0 where unknown.
     failed_start_ns, failed_end_ns : int64 arrays, shape (failed,)
         The same of failed requests.
-    ttft_ms, itl_ms, latency_ms, osl : float arrays, shape (completed,)
+    ttft_ms, itl_ms, osl : float arrays, shape (completed,)
         Of completed requests only [ms, tokens]; NaN where unknown.
     client_delay_ms : float array, shape (completed + failed,)
         From the tool's decision to send a request to its start [ms]; NaN where unknown.
@@ -132,7 +131,6 @@ class RecordSummary:
     failed_end_ns: NDArray[np.int64]
     ttft_ms: NDArray[np.float64]
     itl_ms: NDArray[np.float64]
-    latency_ms: NDArray[np.float64]
     client_delay_ms: NDArray[np.float64]
     osl: NDArray[np.float64]
 
@@ -141,6 +139,12 @@ class RecordSummary:
         """Whether every request states when it began and ended."""
         times = (self.start_ns, self.end_ns, self.failed_start_ns, self.failed_end_ns)
         return self.completed > 0 and all(bool((t > 0).all()) for t in times)
+
+    @property
+    def latency_ms(self) -> NDArray[np.float64]:
+        """From start to end of each completed request [ms], shape (completed,); NaN where unknown."""
+        known = (self.start_ns > 0) & (self.end_ns > 0)
+        return np.where(known, (self.end_ns - self.start_ns) / 1e6, np.nan)
 
     @property
     def total_osl(self) -> float | None:
@@ -272,12 +276,11 @@ def _old_line(line: bytes) -> Any:
 
 
 _NAN = float("nan")
-_PROFILING = frozenset({"profiling", None})
 _NO_METRICS = RequestMetrics()
 _DTYPES = {"q": np.dtype(np.int64), "d": np.dtype(np.float64)}
 _KINDS: dict[str, str] = {
     "start_ns": "q", "end_ns": "q", "credit_ns": "q", "failed_start_ns": "q", "failed_end_ns": "q", "failed_credit_ns": "q",
-    "ttft_ms": "d", "itl_ms": "d", "latency_ms": "d", "osl": "d",
+    "ttft_ms": "d", "itl_ms": "d", "osl": "d",
 }  # fmt: skip
 
 
@@ -294,23 +297,31 @@ class _Columns:
     usage: int = 0
 
     def add(self, batch: list[Record]) -> None:
-        measured = [r for r in batch if r.metadata.benchmark_phase in _PROFILING]
-        self.warmup += len(batch) - len(measured)
-        good = [r for r in measured if r.error is None and not r.metadata.was_cancelled]
-        if len(good) != len(measured):
-            self._add_failed([r for r in measured if r.error is not None or r.metadata.was_cancelled])
+        good = [
+            r
+            for r in batch
+            if r.error is None and (m := r.metadata).benchmark_phase == "profiling" and not m.was_cancelled
+        ]
+        if len(good) != len(batch):
+            good = self._sort_out(batch)
         times = [r.metadata for r in good]
         metrics = [r.metrics or _NO_METRICS for r in good]
         put = self.numbers
         put["start_ns"].extend([t.request_start_ns or 0 for t in times])
         put["end_ns"].extend([t.request_end_ns or 0 for t in times])
         put["credit_ns"].extend([t.credit_issued_ns or 0 for t in times])
-        put["ttft_ms"].extend([_NAN if (v := m.time_to_first_token) is None else v.value or _NAN for m in metrics])
-        put["itl_ms"].extend([_NAN if (v := m.inter_token_latency) is None else v.value or _NAN for m in metrics])
-        put["latency_ms"].extend([_NAN if (v := m.request_latency) is None else v.value or _NAN for m in metrics])
+        put["ttft_ms"].extend([v.value or _NAN if (v := m.time_to_first_token) else _NAN for m in metrics])
+        put["itl_ms"].extend([v.value or _NAN if (v := m.inter_token_latency) else _NAN for m in metrics])
         lengths = [m.output_sequence_length for m in metrics]
         put["osl"].extend([_NAN if n is None or n.value is None else n.value for n in lengths])
-        self.usage += sum(m.usage_completion_tokens is not None for m in metrics)
+        self.usage += len(metrics) - [m.usage_completion_tokens for m in metrics].count(None)
+
+    def _sort_out(self, batch: list[Record]) -> list[Record]:
+        """The completed requests of a batch that has others too, which are counted here."""
+        measured = [r for r in batch if r.metadata.benchmark_phase in ("profiling", None)]
+        self.warmup += len(batch) - len(measured)
+        self._add_failed([r for r in measured if r.error is not None or r.metadata.was_cancelled])
+        return [r for r in measured if r.error is None and not r.metadata.was_cancelled]
 
     def _add_failed(self, failed: list[Record]) -> None:
         for record in failed:

@@ -158,7 +158,7 @@ def requests(starts, ends, osl, ttft_s) -> RecordSummary:
     return RecordSummary(
         sha256="0", completed=len(start), failed=0, cancelled=0, warmup=0, usage_count=0, errors={}, cut_last_line=False,
         start_ns=start, end_ns=end, failed_start_ns=none, failed_end_ns=none,
-        ttft_ms=np.broadcast_to(np.asarray(ttft_s) * 1e3, start.shape).astype(float), itl_ms=unknown, latency_ms=unknown,
+        ttft_ms=np.broadcast_to(np.asarray(ttft_s) * 1e3, start.shape).astype(float), itl_ms=unknown,
         client_delay_ms=unknown, osl=np.broadcast_to(np.asarray(osl, dtype=float), start.shape),
     )  # fmt: skip
 
