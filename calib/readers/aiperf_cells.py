@@ -138,10 +138,9 @@ def _has_config(cell: Cell, tree: Tree) -> bool:
 
 def _sweep_root(folders: list[Path], tree: Tree) -> Path:
     """The folder that one sweep was written to: where its aggregate says, else above all its cells."""
-    for sweep in tree.sweeps:
-        root = aggregate_root(sweep.path)
-        if all(f.is_relative_to(root) for f in folders):
-            return root
+    root = _aggregated_in(folders[0], tree)
+    if root and all(f.is_relative_to(root) for f in folders):
+        return root
     outer = {_outside_trials(f) for f in folders}
     if len(outer) == 1:
         only = outer.pop()
@@ -150,6 +149,12 @@ def _sweep_root(folders: list[Path], tree: Tree) -> Path:
     while not all(f.is_relative_to(common) for f in outer):
         common = common.parent
     return common
+
+
+def _aggregated_in(folder: Path, tree: Tree) -> Path | None:
+    """The nearest folder above that an aggregate is of: a sweep may stand below another one."""
+    roots = [root for sweep in tree.sweeps if folder.is_relative_to(root := aggregate_root(sweep.path))]
+    return max(roots, key=lambda r: len(r.parts), default=None)
 
 
 def _outside_trials(folder: Path) -> Path:
@@ -179,15 +184,13 @@ def missing_cells(
     cells = list(cells)
     for sweep in tree.sweeps:
         place = aggregate_root(sweep.path)
-        inside = [c.parameters for c in cells if c.folder.is_relative_to(place)]
-        inside += [p for folder, p in failed.items() if folder.is_relative_to(place)]
+        inside = [c.parameters for c in cells if _aggregated_in(c.folder, tree) == place]
+        inside += [p for folder, p in failed.items() if _aggregated_in(folder, tree) == place]
         shown = sweep.path.relative_to(root).as_posix()
         yield from _missing(_asked(sweep), inside, shown, trials=_trials(sweep))
     cut: dict[str, list[Cell]] = {}
     for cell in cells:
-        if cell.info.get("sweep_id") and not any(
-            cell.folder.is_relative_to(aggregate_root(s.path)) for s in tree.sweeps
-        ):
+        if cell.info.get("sweep_id") and _aggregated_in(cell.folder, tree) is None:
             cut.setdefault(cell.group, []).append(cell)
     for members in cut.values():  # a sweep that was interrupted writes no aggregate: its command says what was asked
         place = _sweep_root([c.folder for c in members], tree)

@@ -77,7 +77,12 @@ class Tree:
 def scan(folder: Path, root: Path) -> Tree:
     """Find the files; the result does not depend on the order in which the disk lists them."""
     tree = Tree()
-    for here, folders, names in os.walk(folder):
+
+    def not_listed(error: OSError) -> None:
+        shown = Path(error.filename).relative_to(root).as_posix()
+        tree.problems.append(UnreadableRun(shown, 0, f"cannot be listed ({error.strerror})"))
+
+    for here, folders, names in os.walk(folder, onerror=not_listed):
         links = [name for name in folders if Path(here, name).is_symlink()]
         for name in sorted(links):
             if not Path(here, name).resolve().is_relative_to(folder.resolve()):
@@ -101,6 +106,8 @@ def _look_at(path: Path, root: Path, tree: Tree) -> None:
         tree.folder(path.parent).has_log = True
     elif path.name.startswith("."):
         return
+    elif path.suffix in (".json", ".jsonl") and not path.is_file():  # a pipe would block for ever
+        tree.problems.append(UnreadableRun(path.relative_to(root).as_posix(), 0, "is a broken link or no regular file"))
     elif path.suffix == ".jsonl":
         if _has_records(path):
             tree.folder(path.parent).records.append(path)

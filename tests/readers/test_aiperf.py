@@ -355,8 +355,8 @@ def test_the_order_in_which_the_disk_lists_files_does_not_matter(shared, monkeyp
     expected = read(shared, case)
     walk = os.walk
 
-    def backwards(top):
-        for here, folders, names in walk(top):
+    def backwards(top, onerror):
+        for here, folders, names in walk(top, onerror=onerror):
             folders.sort(reverse=True)
             yield here, folders, sorted(names, reverse=True)
 

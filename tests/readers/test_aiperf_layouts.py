@@ -194,6 +194,48 @@ def test_a_grid_names_the_cells_that_are_missing(tmp_path):
     assert len(runs(found)) == 3
 
 
+def test_names_that_clash_are_full_paths(tmp_path):
+    for isl, osl in ((100, 10), (200, 10), (100, 20)):
+        document = summary(1, run=f"{isl}-{osl}", sweep="s")
+        values = {"datasets.main.prompts.isl.mean": isl, "datasets.main.prompts.osl.mean": osl}
+        document["run_info"]["variation_values"] = values
+        write(tmp_path / f"mean_{isl}__mean_{osl}", document)
+    aggregate = sweep_aggregate([100, 200], name="datasets.main.prompts.isl.mean")
+    other = {"name": "datasets.main.prompts.osl.mean", "values": [10, 20]}
+    aggregate["metadata"]["sweep_parameters"].append(other)
+    write(tmp_path / "sweep_aggregate", profile_export_aiperf_sweep=aggregate)
+    (missing,) = reasons(read_runs(tmp_path, root=tmp_path)).values()
+    assert "isl.mean=200, datasets.main.prompts.osl.mean=20 of the sweep is missing" in missing
+
+
+def test_a_cell_of_a_sweep_below_does_not_stand_in_for_one_that_is_missing(tmp_path):
+    write(tmp_path / "concurrency_1", summary(1, run="a", sweep="s"))
+    write(tmp_path / "sweep_aggregate", profile_export_aiperf_sweep=sweep_aggregate([1, 4]))
+    write(tmp_path / "later/concurrency_4", summary(4, run="b", sweep="t"))
+    write(tmp_path / "later/sweep_aggregate", profile_export_aiperf_sweep=sweep_aggregate([4]))
+    assert "concurrency=4 of the sweep is missing" in str(reasons(read_runs(tmp_path, root=tmp_path)))
+
+
+def test_a_server_that_counts_no_tokens_has_no_throughput(tmp_path):
+    document = summary()  # o_server_count_but_no_usage: requests are counted, tokens are not
+    for name in ("total_osl", "output_token_throughput", "inter_token_latency"):
+        del document[name]
+    lines = [record(i, start=i / 10) for i in range(4)]
+    for one in lines:
+        del one["metrics"]["output_sequence_length"], one["metrics"]["usage_completion_tokens"]
+    (run,) = read_runs(write(tmp_path / "r", document, lines), root=tmp_path)
+    assert run.stated["completed_requests"] == 4
+    assert "output_tokens_per_s" not in run.stated
+    assert "usage_completion_count" not in run.facts
+
+
+def test_a_pipe_does_not_hang_the_job(tmp_path):
+    write(tmp_path, summary(run="a"))
+    os.mkfifo(tmp_path / "p.json")
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    assert set(reasons(read_runs(tmp_path, root=tmp_path))) == {"p.json", "gone.jsonl"}
+
+
 def test_a_sweep_parameter_that_no_cell_states_hides_nothing(tmp_path):
     write(tmp_path / "a", summary(1, run="a", sweep="s"))
     write(tmp_path / "sweep_aggregate", profile_export_aiperf_sweep=sweep_aggregate([1, 2], name="unheard_of"))

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calib.errors import CalibError, CampaignError
-from calib.readers import aiperf_records
+from calib.readers import aiperf_stream
 from calib.readers.aiperf_records import BadLineError, RecordSummary, iter_records, read_records
 from calib.readers.aiperf_steady import emitted, steady_span, steady_state
 
@@ -47,7 +47,7 @@ def test_times_are_whole_nanoseconds(tmp_path):
 @pytest.mark.parametrize("block", [1, 7, 300, 2**18])
 def test_lines_may_be_split_over_blocks_anywhere(tmp_path, monkeypatch, block):
     path = write(tmp_path, *(line(i, 100 + i, osl=i + 1) for i in range(20)))
-    monkeypatch.setattr(aiperf_records, "BLOCK", block)
+    monkeypatch.setattr(aiperf_stream, "BLOCK", block)
     records = read_records(path)
     assert records.osl.tolist() == list(range(1, 21))
     assert records.total_osl == 210
@@ -98,7 +98,7 @@ def test_a_last_line_without_its_end_may_be_whole(tmp_path):
 )  # fmt: skip
 @pytest.mark.parametrize("block", [50, 2**18])
 def test_a_bad_line_in_the_middle_is_an_error_with_its_number(tmp_path, monkeypatch, bad, block):
-    monkeypatch.setattr(aiperf_records, "BLOCK", block)
+    monkeypatch.setattr(aiperf_stream, "BLOCK", block)
     path = write(tmp_path, *[line()] * 3, "", bad, line())
     with pytest.raises(BadLineError, match="is not a per-request record") as caught:
         read_records(path)
@@ -122,8 +122,8 @@ def test_an_empty_file_and_one_that_is_not_there(tmp_path):
 
 
 def test_a_line_without_end_is_not_read_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(aiperf_records, "LINE_LIMIT", 1000)
-    monkeypatch.setattr(aiperf_records, "BLOCK", 100)
+    monkeypatch.setattr(aiperf_stream, "LINE_LIMIT", 1000)
+    monkeypatch.setattr(aiperf_stream, "BLOCK", 100)
     with pytest.raises(BadLineError, match="line 2"):
         read_records(write(tmp_path, line() | {"metrics": {}}, "x" * 5000))
 
