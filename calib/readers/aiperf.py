@@ -19,7 +19,14 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from calib.errors import CampaignError
-from calib.readers.aiperf_cells import Cell, cell_parameters, missing_cells, split_copies, split_leftovers
+from calib.readers.aiperf_cells import (
+    Cell,
+    cell_parameters,
+    missing_cells,
+    split_copies,
+    split_leftovers,
+    stated_parameters,
+)
 from calib.readers.aiperf_files import Document, RunFolder, Tree, scan
 from calib.readers.aiperf_records import BadLineError, RecordSummary, read_records
 from calib.readers.aiperf_summary import is_summary, parse_summary
@@ -49,7 +56,7 @@ def read_runs(folder: Path, *, root: Path) -> list[ReadRun | UnreadableRun]:
                 cells.append(cell)
             else:
                 found.append(cell)
-                failed[entry.path] = cell_parameters(entry)
+                failed[entry.path] = stated_parameters(summary.content)
         if reports := _without_summary(entry, tree, root):
             found += reports
             failed[entry.path] = cell_parameters(entry)
@@ -73,7 +80,7 @@ def _read_cell(folder: RunFolder, summary: Document, root: Path) -> Cell | Unrea
     run = parse_summary(content, file=file, digest=summary.digest, records=records)
     if isinstance(run, UnreadableRun):
         return run
-    cell = Cell(summary.path.parent, run, content, records)
+    cell = Cell(summary.path.parent, run, content, records, folder.config)
     if problem := _of_another_run(cell, folder):
         return UnreadableRun(file, 0, problem)
     facts: dict[str, object] = {}
@@ -101,6 +108,8 @@ def _of_another_run(cell: Cell, folder: RunFolder) -> str | None:
     config_id = (folder.config or {}).get("benchmark_id")
     if config_id and cell.benchmark and str(config_id) != cell.benchmark:
         return f"is of run {cell.benchmark} and run_config.json beside it of {config_id}: the folder was used again"
+    if cell.run.facts["cancelled"] or cell.run.facts["incomplete"]:
+        return None  # what was in flight may be in one file and not in the other; the run is set aside anyway
     completed = cell.run.stated.get("completed_requests")
     if cell.records and not cell.records.cut_last_line and completed != cell.records.completed:
         return (

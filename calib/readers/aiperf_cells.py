@@ -33,6 +33,7 @@ class Cell:
     run: ReadRun
     document: Mapping[str, Any]
     records: RecordSummary | None
+    config: Mapping[str, Any] | None = None  # run_config.json: only cells of sweeps and multi-runs have one
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -48,6 +49,7 @@ class Cell:
 
     @property
     def benchmark(self) -> str:
+        """The run's own id; before 0.9 that of the whole command. Empty where unknown."""
         return str(self.run.facts.get("benchmark_id", ""))
 
     @property
@@ -58,7 +60,12 @@ class Cell:
     @property
     def group(self) -> str:
         """What all runs of one command share; empty where the version wrote no id."""
-        return str(self.info.get("sweep_id") or self.benchmark)
+        return self.sweep or self.benchmark
+
+    @property
+    def sweep(self) -> str:
+        """Id of the sweep or multi-run; empty for a single run, and before 0.9."""
+        return str(self.info.get("sweep_id") or (self.config or {}).get("sweep_id") or "")
 
     @property
     def identity(self) -> str:
@@ -70,7 +77,14 @@ class Cell:
     @property
     def parameters(self) -> Mapping[str, object]:
         """Path -> value, to look a sweep's parameter up in."""
-        return self.variation or dict(flat(self.document["input_config"]))
+        return stated_parameters(self.document)
+
+
+def stated_parameters(document: Mapping[str, Any]) -> Mapping[str, object]:
+    """What a summary says was varied, else all that it was asked for."""
+    info = document.get("run_info")
+    values = info.get("variation_values") if isinstance(info, dict) else None
+    return values if isinstance(values, dict) and values else dict(flat(document.get("input_config")))
 
 
 def split_copies(cells: list[Cell]) -> tuple[list[Cell], list[UnreadableRun]]:
@@ -107,7 +121,7 @@ def split_leftovers(cells: list[Cell], tree: Tree) -> tuple[list[Cell], list[Unr
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        if cell.group and (cell.info.get("sweep_id") or _has_config(cell, tree)):
+        if cell.group and (cell.sweep or cell.config is not None):
             groups.setdefault(cell.group, []).append(cell)
     roots = {name: _sweep_root([c.folder for c in members], tree) for name, members in groups.items()}
     starts = {name: min(c.started for c in members) for name, members in groups.items()}
@@ -129,11 +143,6 @@ def split_leftovers(cells: list[Cell], tree: Tree) -> tuple[list[Cell], list[Unr
 
 def _reused(start: str, name: str) -> str:
     return f"the folder was used again at {start or 'an unknown time'} by {name}"
-
-
-def _has_config(cell: Cell, tree: Tree) -> bool:
-    """Only the cells of sweeps and multi-runs have a ``run_config.json``."""
-    return tree.folders[cell.folder].config is not None
 
 
 def _sweep_root(folders: list[Path], tree: Tree) -> Path:
@@ -190,7 +199,7 @@ def missing_cells(
         yield from _missing(_asked(sweep), inside, shown, trials=_trials(sweep))
     cut: dict[str, list[Cell]] = {}
     for cell in cells:
-        if cell.info.get("sweep_id") and _aggregated_in(cell.folder, tree) is None:
+        if cell.sweep and _aggregated_in(cell.folder, tree) is None:
             cut.setdefault(cell.group, []).append(cell)
     for members in cut.values():  # a sweep that was interrupted writes no aggregate: its command says what was asked
         place = _sweep_root([c.folder for c in members], tree)
@@ -247,7 +256,7 @@ def _commanded(cell: Cell) -> dict[str, list[Any]]:
     for option, values in itertools.pairwise(words):
         if option in OPTIONS and "," in values:
             try:
-                asked[OPTIONS[option]] = [float(v) for v in values.split(",")]
+                asked[OPTIONS[option]] = [float(v) if "." in v else int(v) for v in values.split(",")]
             except ValueError:
                 continue
     return asked

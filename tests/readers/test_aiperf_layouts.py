@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calib.errors import CalibError
-from calib.readers import ReadRun, UnreadableRun
+from calib.readers import ReadRun, UnreadableRun, aiperf_files
 from calib.readers.aiperf import read_runs
 
 T0 = 1_796_062_356_000_000_000
@@ -256,7 +256,7 @@ def test_an_interrupted_sweep_names_what_its_command_asked_for(tmp_path):
     assert reasons(found) == {
         "concurrency_2/profile_export.jsonl": "cell phases.profiling.concurrency=2: the run ended before its summary was "
         "written, after 1 completed and 0 failed requests",
-        ".": "the cell concurrency=4.0 of the sweep is missing: it failed or was not run",
+        ".": "the cell concurrency=4 of the sweep is missing: it failed or was not run",
     }
 
 
@@ -527,3 +527,122 @@ def test_a_file_that_may_not_be_read_is_reported(tmp_path):
     write(tmp_path, summary())
     (tmp_path / "profile_export_aiperf.json").chmod(0)
     assert "cannot be read" in str(reasons(read_runs(tmp_path, root=tmp_path)))
+
+
+def test_steady_throughput_of_trials_is_their_mean(tmp_path):
+    # two slots, a request of 10 tokens every 65 ms in each: 2 * 10 / 0.065 tok/s
+    lines = [record(i, start=0.065 * (i // 2) + 0.03 * (i % 2)) for i in range(40)]
+    for t in (1, 2):
+        document = summary(run=f"t{t}", sweep="s", start=f"2026-11-30T18:0{t}:00", requests=40)
+        write(tmp_path / f"profile_runs/run_000{t}", document, lines)
+    (run,) = read_runs(tmp_path, root=tmp_path)
+    (alone,) = read_runs(tmp_path / "profile_runs/run_0001", root=tmp_path)
+    assert run.facts["steady_output_tokens_per_s"] == pytest.approx(20 / 0.065, rel=0.02)
+    # two trials of one error each: the error of their mean is smaller by the root of two
+    assert run.facts["steady_rel_error"] == pytest.approx(alone.facts["steady_rel_error"] / 2**0.5)
+
+
+def test_a_sweep_id_may_stand_in_the_configuration_beside_alone(tmp_path):
+    for t in (1, 2):
+        document = summary(run=f"t{t}", start=f"2026-11-30T18:0{t}:00")
+        write(tmp_path / f"t{t}", document, run_config={"cfg": {}, "sweep_id": "s"})
+    (run,) = read_runs(tmp_path, root=tmp_path)
+    assert run.facts["trials"] == 2
+
+
+def test_a_cancelled_run_may_have_more_requests_than_its_summary(tmp_path):
+    document = summary(was_cancelled=True, is_complete=False)
+    (run,) = read_runs(write(tmp_path / "r", document, [record(i, start=i / 10) for i in range(6)]), root=tmp_path)
+    assert (run.facts["cancelled"], run.facts["incomplete"]) == (True, True)
+
+
+def test_a_run_that_was_killed_in_its_warmup(tmp_path):
+    write(tmp_path, None, [record(i, phase="warmup") for i in range(3)])
+    assert list(reasons(read_runs(tmp_path, root=tmp_path)).values()) == [
+        "the run ended before its first request was done, after 3 of a warm-up"
+    ]
+
+
+def test_a_cell_that_did_not_start_is_named(tmp_path):
+    write(tmp_path / "c1", summary(1, run="a", sweep="s"))
+    config = {"cfg": {}, "variation": {"values": {"phases.profiling.concurrency": 2}}}
+    write(tmp_path / "c2", run_config=config)
+    write(tmp_path / "sweep_aggregate", x=sweep_aggregate([1, 2]))
+    assert reasons(read_runs(tmp_path, root=tmp_path)) == {
+        "c2": "cell phases.profiling.concurrency=2: the run wrote neither a summary nor requests: it did not start"
+    }
+
+
+def test_a_cell_that_cannot_be_read_is_not_reported_as_missing_too(tmp_path):
+    document = summary(2, run="b", sweep="s")
+    document["total_osl"]["unit"] = "words"
+    write(tmp_path / "c2", document)
+    write(tmp_path / "c1", summary(1, run="a", sweep="s"))
+    write(tmp_path / "sweep_aggregate", x=sweep_aggregate([1, 2]))
+    assert set(reasons(read_runs(tmp_path, root=tmp_path))) == {"c2/profile_export_aiperf.json"}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("models", {"items": [{"name": "m"}, {"name": "n"}]}, "states 2 values of model (m, n)"),
+        ("models", {"items": [{"name": 3}]}, "the model's name is '3' and not text"),
+        ("models", 3, "models is not an object"),
+        ("phases", 3, "phases is not a list of objects"),
+        ("phases", [{"kind": "profiling", "type": "poisson", "rate": "fast"}], "rate is 'fast' and not a number"),
+        (
+            "phases",
+            [{"kind": "profiling", "type": "concurrency", "concurrency": [1, 2]}],
+            "not a positive whole number",
+        ),
+        ("datasets", [{"prompts": {"isl": {"mean": 100.5}}}], "isl is '100.5' and not a positive whole number"),
+    ],
+)
+def test_a_workload_that_is_not_one_is_told_in_words(tmp_path, part, value, told):
+    document = summary()
+    document["input_config"][part] = value
+    assert told in str(reasons(read_runs(write(tmp_path / "r", document), root=tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("loadgen", "given", "load", "random"),
+    [
+        ({"request_rate": 5.0}, {}, "poisson", None),
+        ({"request_rate": 5.0, "arrival_pattern": "gamma"}, {}, "gamma", None),
+        ({"concurrency": 2}, {"fixed_schedule": True, "file": "t.jsonl"}, "fixed_schedule", False),
+        ({"concurrency": 2}, {"public_dataset": "sharegpt"}, "concurrency", False),
+        ({}, {}, "unspecified", None),
+    ],
+)
+def test_loads_of_the_old_configuration(tmp_path, loadgen, given, load, random):
+    document = summary(run="a", input_config={**OLD_CONFIG, "loadgen": loadgen, "input": given})
+    (run,) = read_runs(write(tmp_path / "r", document), root=tmp_path)
+    assert run.facts["load_type"] == load
+    assert run.facts.get("random_prompts") is random
+    assert ("concurrency" in run.stated) is (load == "concurrency")
+
+
+@pytest.mark.parametrize("command", ["aiperf 'open --concurrency 1,2", "aiperf --concurrency 1,x", "", None])
+def test_a_command_that_cannot_be_understood_names_nothing(tmp_path, command):
+    document = summary(1, run="a", sweep="s")
+    document["run_info"]["cli_command"] = command
+    (run,) = read_runs(write(tmp_path / "c", document), root=tmp_path)
+    assert isinstance(run, ReadRun)
+
+
+def test_a_file_over_the_limit_is_reported_unless_it_is_never_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(aiperf_files, "SIZE_LIMIT", 10)
+    write(tmp_path, summary(), inputs={"data": ["long"] * 10}, foo_server_metrics={"metrics": ["long"] * 10})
+    assert set(reasons(read_runs(tmp_path, root=tmp_path))) == {"profile_export_aiperf.json"}
+
+
+def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
+    write(tmp_path, summary())
+    walk = os.walk
+
+    def refused(top, onerror):
+        onerror(PermissionError(13, "Permission denied", str(tmp_path / "private")))
+        return walk(top)
+
+    monkeypatch.setattr(os, "walk", refused)
+    assert reasons(read_runs(tmp_path, root=tmp_path)) == {"private": "cannot be listed (Permission denied)"}
