@@ -4,7 +4,7 @@
 run and is not: a run of which no request succeeded, one that was killed or did not start, a cell of a sweep that is
 missing, a second copy, what an earlier run left in the folder. How one summary is read says `aiperf_summary`, what is
 taken from the per-request file `aiperf_records` and `aiperf_steady`, what makes two summaries one cell `aiperf_cells`,
-and how trials become one run `aiperf_trials`.
+which cells are missing `aiperf_sweeps`, and how trials become one run `aiperf_trials`.
 
 A run whose per-request file is damaged before its last line, or is of another run than the summary beside it, is not
 read: which of the two files holds is then not known.
@@ -22,7 +22,6 @@ from calib.errors import CampaignError
 from calib.readers.aiperf_cells import (
     Cell,
     cell_parameters,
-    missing_cells,
     split_copies,
     split_leftovers,
     stated_parameters,
@@ -30,6 +29,7 @@ from calib.readers.aiperf_cells import (
 from calib.readers.aiperf_files import Document, RunFolder, Tree, scan
 from calib.readers.aiperf_records import BadLineError, RecordSummary, read_records
 from calib.readers.aiperf_summary import is_summary, parse_summary
+from calib.readers.aiperf_sweeps import missing_cells
 from calib.readers.aiperf_trials import merge_trials
 from calib.readers.base import ReadRun, UnreadableRun
 
@@ -42,8 +42,24 @@ LOG_TAIL = 2**16
 def read_runs(folder: Path, *, root: Path) -> list[ReadRun | UnreadableRun]:
     """Every aiperf run below ``folder``, trials of a cell as one; paths are stored relative to ``root``.
 
-    The facts of a run name all files it was read from: ``records_file`` and ``records_sha256`` of its per-request file,
-    ``trial_files`` of its trials.
+    Returns
+    -------
+    list of ReadRun and UnreadableRun
+        Sorted by file. ``stated`` holds columns of the run table. ``facts`` holds what is known of these, and nothing
+        for what is not:
+
+        * state: ``cancelled``, ``incomplete``, ``cut_last_line``, ``ready_marker``, ``stale`` (reason), ``benchmark_id``,
+          ``start_time`` (naive local time)
+        * load: ``load_type``, ``rate`` [requests/s], ``profiling_phases``, ``urls``, ``requested_requests``,
+          ``grace_period_s``, ``duration_limited``, ``warmup``, ``streaming``, ``ignore_eos``, ``random_prompts``
+        * means over requests: ``measured_isl``, ``measured_osl`` [tokens], ``inter_chunk_ms``, ``inter_token_ms``,
+          ``chunks_received``, ``usage_diff_pct`` [%]; over time: ``effective_concurrency``
+        * counts: ``osl_mismatch_count``, ``usage_completion_count`` [requests], ``trials``
+        * percentiles: ``client_delay_p99_ms``, ``ttft_p99_ms``, ``request_latency_p50_ms``
+        * throughput [tok/s]: ``tool_output_tokens_per_s``, ``throughput_method``, ``throughput_note``,
+          ``steady_output_tokens_per_s`` and ``steady_rel_error`` (both None with ``steady_note`` where there is a
+          per-request file that does not give them)
+        * files: ``records_file``, ``records_sha256``, and of merged trials ``trial_files``, pairs of path and digest
     """
     tree = scan(folder, root)
     found: list[ReadRun | UnreadableRun] = list(tree.problems)

@@ -1,4 +1,4 @@
-"""Cells of sweeps: which summary is which cell and trial, which are copies or leftovers, and which are missing.
+"""Cells of sweeps: which summary is which cell and trial, and which are copies or leftovers.
 
 A cell is known by what its files state (`run_info.variation_values`, else its own configuration), never by the name of
 its folder. What belongs together shares a ``sweep_id`` (0.9 and later) or, before that, a ``benchmark_id``.
@@ -6,9 +6,7 @@ its folder. What belongs together shares a ``sweep_id`` (0.9 and later) or, befo
 
 from __future__ import annotations
 
-import itertools
-import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,10 @@ from typing import Any
 import msgspec
 
 from calib.readers.aiperf_config import flat
-from calib.readers.aiperf_files import Document, RunFolder, Tree
+from calib.readers.aiperf_files import RunFolder, Tree
 from calib.readers.aiperf_records import RecordSummary
 from calib.readers.base import ReadRun, UnreadableRun
 
-OPTIONS = {"--concurrency": "concurrency", "--request-rate": "rate"}  # options that take a list, for sweeps cut short
 IDENTITY = ("model", "isl", "osl", "concurrency")
 IDENTIFYING_FACTS = ("load_type", "rate", "urls", "requested_requests", "duration_limited")
 
@@ -90,19 +87,22 @@ def stated_parameters(document: Mapping[str, Any]) -> Mapping[str, object]:
 def split_copies(cells: list[Cell]) -> tuple[list[Cell], list[UnreadableRun]]:
     """Runs that stand there once, and a report of every further copy.
 
-    Two summaries are of one run where the content is the same, or the benchmark, the cell, the trial and the start are:
-    before 0.9 all cells and trials of a sweep share their ``benchmark_id``, so that alone tells nothing.
+    Two summaries are of one run where the content is the same, or the benchmark, the cell and the trial are; before 0.9,
+    when all cells and trials of a sweep shared their ``benchmark_id`` and no trial was stated, the start must be too. Of
+    several the one beside its per-request file is kept: a summary of one phase that was moved has none.
     """
     kept: list[Cell] = []
     copies: list[UnreadableRun] = []
     first: dict[tuple[object, ...], Cell] = {}
-    for cell in cells:
+    for cell in sorted(cells, key=lambda c: (c.records is None, c.run.source_file)):
         keys: list[tuple[object, ...]] = [("content", cell.run.source_sha256)]
-        if cell.benchmark or cell.started:
-            keys.append((cell.benchmark, cell.identity, str(cell.info.get("trial")), cell.started))
+        if cell.benchmark and cell.info.get("trial") is not None:
+            keys.append((cell.benchmark, cell.identity, str(cell.info["trial"])))
+        elif cell.benchmark or cell.started:
+            keys.append((cell.benchmark, cell.identity, cell.started))
         original = next((first[key] for key in keys if key in first), None)
         if original:
-            reason = f"is a second copy of the run in {original.run.source_file}"
+            reason = f"is of the run that is read from {original.run.source_file}: a copy of it, or one of its phases"
             copies.append(UnreadableRun(cell.run.source_file, 0, reason))
         else:
             kept.append(cell)
@@ -123,7 +123,7 @@ def split_leftovers(cells: list[Cell], tree: Tree) -> tuple[list[Cell], list[Unr
     for cell in cells:
         if cell.group and (cell.sweep or cell.config is not None):
             groups.setdefault(cell.group, []).append(cell)
-    roots = {name: _sweep_root([c.folder for c in members], tree) for name, members in groups.items()}
+    roots = {name: sweep_root([c.folder for c in members], tree) for name, members in groups.items()}
     starts = {name: min(c.started for c in members) for name, members in groups.items()}
     left: dict[str, UnreadableRun] = {}
     stale: dict[str, str] = {}
@@ -145,9 +145,9 @@ def _reused(start: str, name: str) -> str:
     return f"the folder was used again at {start or 'an unknown time'} by {name}"
 
 
-def _sweep_root(folders: list[Path], tree: Tree) -> Path:
+def sweep_root(folders: list[Path], tree: Tree) -> Path:
     """The folder that one sweep was written to: where its aggregate says, else above all its cells."""
-    root = _aggregated_in(folders[0], tree)
+    root = aggregated_in(folders[0], tree)
     if root and all(f.is_relative_to(root) for f in folders):
         return root
     outer = {_outside_trials(f) for f in folders}
@@ -160,7 +160,7 @@ def _sweep_root(folders: list[Path], tree: Tree) -> Path:
     return common
 
 
-def _aggregated_in(folder: Path, tree: Tree) -> Path | None:
+def aggregated_in(folder: Path, tree: Tree) -> Path | None:
     """The nearest folder above that an aggregate is of: a sweep may stand below another one."""
     roots = [root for sweep in tree.sweeps if folder.is_relative_to(root := aggregate_root(sweep.path))]
     return max(roots, key=lambda r: len(r.parts), default=None)
@@ -176,90 +176,6 @@ def aggregate_root(path: Path) -> Path:
     for name in ("sweep_aggregate", "aggregate"):
         folder = folder.parent if folder.name == name else folder
     return folder
-
-
-def missing_cells(
-    cells: Iterable[Cell], failed: Mapping[Path, Mapping[str, object]], tree: Tree, root: Path
-) -> Iterator[UnreadableRun]:
-    """The cells that a sweep should have and has not.
-
-    Parameters
-    ----------
-    cells
-        What was read.
-    failed
-        Folder of a cell that is reported already -> its parameters.
-    """
-    cells = list(cells)
-    for sweep in tree.sweeps:
-        place = aggregate_root(sweep.path)
-        inside = [c.parameters for c in cells if _aggregated_in(c.folder, tree) == place]
-        inside += [p for folder, p in failed.items() if _aggregated_in(folder, tree) == place]
-        shown = sweep.path.relative_to(root).as_posix()
-        yield from _missing(_asked(sweep), inside, shown, trials=_trials(sweep))
-    cut: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if cell.sweep and _aggregated_in(cell.folder, tree) is None:
-            cut.setdefault(cell.group, []).append(cell)
-    for members in cut.values():  # a sweep that was interrupted writes no aggregate: its command says what was asked
-        place = _sweep_root([c.folder for c in members], tree)
-        inside = [c.parameters for c in members]
-        inside += [p for folder, p in failed.items() if folder.is_relative_to(place)]
-        yield from _missing(_commanded(members[0]), inside, place.relative_to(root).as_posix())
-
-
-def _missing(
-    asked: Mapping[str, list[Any]], there: list[Mapping[str, object]], shown: str, trials: int = 1
-) -> Iterator[UnreadableRun]:
-    unknown = [n for n in asked if not any(_lookup(p, n) for p in there)] if there else []
-    if unknown:
-        yield UnreadableRun(shown, 0, f"sweeps {', '.join(unknown)}, which no cell states: missing cells are not known")
-        return
-    for values in itertools.product(*asked.values()) if asked else ():
-        wanted = dict(zip(asked, values, strict=True))
-        named = ", ".join(f"{n}={v}" for n, v in wanted.items())
-        found = sum(all(v in _lookup(p, n) for n, v in wanted.items()) for p in there)
-        if not found:
-            yield UnreadableRun(shown, 0, f"the cell {named} of the sweep is missing: it failed or was not run")
-        elif found < trials:
-            reason = f"{trials - found} of {trials} trials of the cell {named} are missing: they failed or were not run"
-            yield UnreadableRun(shown, 0, reason)
-
-
-def _trials(sweep: Document) -> int:
-    metadata = sweep.content.get("metadata")
-    trials = metadata.get("num_trials_per_value") if isinstance(metadata, dict) else None
-    return trials if isinstance(trials, int) else 1
-
-
-def _lookup(parameters: Mapping[str, object], name: str) -> list[object]:
-    """Values of the parameters whose path is ``name`` or ends in it: a sweep shortens its names where they differ."""
-    return [v for path, v in parameters.items() if path == name or path.endswith(f".{name}")]
-
-
-def _asked(sweep: Document) -> dict[str, list[Any]]:
-    metadata = sweep.content.get("metadata")
-    parameters = metadata.get("sweep_parameters") if isinstance(metadata, dict) else None
-    return {
-        str(p["name"]): p["values"]
-        for p in (parameters if isinstance(parameters, list) else [])
-        if isinstance(p, dict) and "name" in p and isinstance(p.get("values"), list)
-    }
-
-
-def _commanded(cell: Cell) -> dict[str, list[Any]]:
-    try:
-        words = shlex.split(str(cell.info.get("cli_command") or ""))
-    except ValueError:  # an open quotation mark
-        return {}
-    asked: dict[str, list[Any]] = {}
-    for option, values in itertools.pairwise(words):
-        if option in OPTIONS and "," in values:
-            try:
-                asked[OPTIONS[option]] = [float(v) if "." in v else int(v) for v in values.split(",")]
-            except ValueError:
-                continue
-    return asked
 
 
 def cell_parameters(folder: RunFolder) -> Mapping[str, object]:

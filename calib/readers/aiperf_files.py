@@ -62,8 +62,9 @@ class RunFolder:
 
 @dataclass
 class Tree:
-    """Everything found below a folder."""
+    """Everything found below the folder ``top``."""
 
+    top: Path
     folders: dict[Path, RunFolder] = field(default_factory=dict)
     sweeps: list[Document] = field(default_factory=list)
     problems: list[UnreadableRun] = field(default_factory=list)
@@ -76,7 +77,7 @@ class Tree:
 
 def scan(folder: Path, root: Path) -> Tree:
     """Find the files; the result does not depend on the order in which the disk lists them."""
-    tree = Tree()
+    tree = Tree(folder)
 
     def not_listed(error: OSError) -> None:
         shown = Path(error.filename).relative_to(root).as_posix()

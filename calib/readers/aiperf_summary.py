@@ -143,7 +143,7 @@ def _measured(
     completed, failed = (_metric(metrics, tag, "avg") for tag in ("request_count", "error_request_count"))
     if records and not records.cut_last_line:
         completed = float(records.completed) if completed is None else completed
-        failed = float(records.failed) if failed is None else failed
+        failed = max(float(records.failed), failed or 0.0)  # the lines are what happened, whatever was added up
     duration = _metric(metrics, "benchmark_duration", "avg")
     version = document.get("aiperf_version")
     return {

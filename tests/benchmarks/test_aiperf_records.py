@@ -1,12 +1,13 @@
 """Speed and memory of the per-request reader, as ratios within one process so that the machine cancels.
 
-CPU time and the best of several turns: other jobs on the machine would be measured otherwise. ``pytest -m slow -s`` prints
-the figures.
+CPU time and the best of several turns: other jobs on the machine would be measured otherwise. ``pytest -m slow -n 0 -s``
+prints the figures.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -18,7 +19,10 @@ import pytest
 
 from calib.readers.aiperf_records import Record, read_records
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="other workers would be measured: use -n 0"),
+]
 
 MIB = 2**20
 # What a line of 0.13 holds beside the figures that calib keeps: names and sizes as in the tool's output.

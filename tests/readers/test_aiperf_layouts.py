@@ -321,7 +321,7 @@ def test_copies_are_reported_and_read_once(tmp_path):
     found = read_runs(tmp_path, root=tmp_path)
     assert [r.source_file for r in runs(found)] == ["first/profile_export_aiperf.json"]
     assert set(reasons(found)) == {"second/profile_export_aiperf.json", "third/pretty.json"}
-    assert "second copy of the run in first/" in reasons(found)["third/pretty.json"]
+    assert "is of the run that is read from first/" in reasons(found)["third/pretty.json"]
 
 
 def test_runs_of_two_commands_are_no_trials_of_each_other(tmp_path):
@@ -381,6 +381,12 @@ def test_errors_without_a_count_are_taken_from_their_list(tmp_path):
     errors = [{"error_details": {"code": 500}, "count": 7}]
     (run,) = read_runs(write(tmp_path / "r", summary(requests=13, error_summary=errors)), root=tmp_path)
     assert run.stated["failed_requests"] == 7
+
+
+def test_errors_that_the_summary_does_not_count_are_taken_from_the_requests(tmp_path):
+    lines = [record(i, start=i / 10) for i in range(4)] + [record(9, error={"code": 500})] * 2
+    (run,) = read_runs(write(tmp_path / "r", summary(), lines), root=tmp_path)
+    assert run.stated["failed_requests"] == 2
 
 
 def test_a_run_that_did_not_start_says_what_its_log_said(tmp_path):
@@ -646,3 +652,47 @@ def test_a_folder_that_cannot_be_listed_is_reported(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "walk", refused)
     assert reasons(read_runs(tmp_path, root=tmp_path)) == {"private": "cannot be listed (Permission denied)"}
+
+
+@pytest.mark.parametrize(
+    "part", ["concurrency_1", "concurrency_1/profile_runs", "concurrency_1/profile_runs/trial_0001"]
+)
+@pytest.mark.parametrize("aggregated", [True, False])
+def test_the_rest_of_a_sweep_is_not_missing_where_a_part_was_asked_for(tmp_path, part, aggregated):
+    sweep = tmp_path / "sweep"
+    for c in (1, 2):
+        document = summary(c, run=f"r{c}", sweep="s")
+        own = f"concurrency_{c}/profile_runs/trial_0001"
+        document["input_config"]["artifacts"] = {"dir": f"/data/out/{own}"}
+        document["run_info"]["cli_command"] = "aiperf profile --concurrency '1,2,4' --artifact-dir /data/out"
+        write(sweep / own, document)
+    if aggregated:
+        write(sweep / "sweep_aggregate", x=sweep_aggregate([1, 2, 4]))
+    assert len(read_runs(sweep / part, root=sweep / part)) == 1
+    assert len(read_runs(sweep / part, root=tmp_path)) == 1
+    (missing,) = reasons(read_runs(sweep, root=sweep)).values()
+    assert missing == "the cell concurrency=4 of the sweep is missing: it failed or was not run"
+
+
+def test_a_phase_summary_that_was_moved_is_of_a_run_that_is_read(tmp_path):
+    write(tmp_path / "z", summary(run="a"), [record(i, start=i / 10) for i in range(4)])
+    write(tmp_path / "moved", summary(run="a", start="2026-11-30T17:59:59", total_osl=metric("tokens", 4.0)))
+    found = read_runs(tmp_path, root=tmp_path)
+    assert [r.source_file for r in runs(found)] == ["z/profile_export_aiperf.json"]
+    assert "or one of its phases" in reasons(found)["moved/profile_export_aiperf.json"]
+
+
+def test_a_cell_left_of_an_earlier_sweep_does_not_stand_in_for_one_that_is_missing(tmp_path):
+    write(tmp_path / "concurrency_1", summary(1, run="n1", sweep="new", start="2026-11-30T19:00:00"))
+    write(tmp_path / "concurrency_4", summary(4, run="o4", sweep="old", start="2026-11-30T18:00:00"))
+    write(tmp_path / "sweep_aggregate", x=sweep_aggregate([1, 4]))
+    assert "concurrency=4 of the sweep is missing" in str(reasons(read_runs(tmp_path, root=tmp_path)))
+
+
+def test_a_sweep_that_asks_for_too_many_cells_does_not_hang_the_job(tmp_path):
+    write(tmp_path / "c", summary(1, run="a", sweep="s"))
+    aggregate = sweep_aggregate([1])
+    one = {"name": "concurrency", "values": list(range(1000))}
+    aggregate["metadata"]["sweep_parameters"] = [one, {**one, "name": "profiling.concurrency"}]
+    write(tmp_path / "sweep_aggregate", x=aggregate)
+    assert "asks for 1000000 cells" in str(reasons(read_runs(tmp_path, root=tmp_path)))
