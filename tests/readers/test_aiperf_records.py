@@ -163,14 +163,15 @@ def requests(starts, ends, osl, ttft_s) -> RecordSummary:
     )  # fmt: skip
 
 
-def closed_loop(rng, concurrency, count, *, spread=0.1, osl=100):
+def closed_loop(rng, concurrency, count, *, spread=0.1, osl=100, delay=0.0):
     """Each of ``concurrency`` clients sends its next request when the last one is done; requests take about 1 s."""
     free = np.zeros(concurrency)
     starts, ends = np.empty(count), np.empty(count)
     for i in range(count):
         slot = int(free.argmin())
-        starts[i], free[slot] = free[slot], free[slot] + rng.gamma(1 / spread**2, spread**2)
-        ends[i] = free[slot]
+        starts[i] = free[slot]
+        ends[i] = free[slot] + rng.gamma(1 / spread**2, spread**2)
+        free[slot] = ends[i] + delay
     return requests(starts, ends, osl, 0.05)
 
 
@@ -198,6 +199,14 @@ def test_the_window_is_where_the_concurrency_was_reached():
     starts, ends = np.array([0.0, 1.0, 3.0, 9.0]), np.array([3.0, 5.0, 6.0, 10.0])
     assert steady_span(starts, ends, 2) == (1.0, 3.0)  # at 3.0 one request takes another's place
     assert steady_span(starts, ends, 3) is None
+
+
+def test_many_slots_are_never_all_full_and_yet_steady():
+    # 500 slots that wait 20 ms between requests of 1 s: about 10 are empty at any time
+    steady = steady_state(
+        closed_loop(np.random.default_rng(0), 500, 10_000, spread=0.3, delay=0.02), 500, np.random.default_rng(0)
+    )
+    assert steady.output_tokens_per_s == pytest.approx(500 * 100 / 1.02, rel=0.02)
 
 
 def test_a_concurrency_that_was_never_reached_has_no_steady_state():
