@@ -153,13 +153,13 @@ class _Columns:
         times = [r.metadata for r in good]
         metrics = [r.metrics or _NO_METRICS for r in good]
         put = self.numbers
-        put["start_ns"].extend([t.request_start_ns or 0 for t in times])
-        put["end_ns"].extend([t.request_end_ns or 0 for t in times])
-        put["credit_ns"].extend([t.credit_issued_ns or 0 for t in times])
-        put["ttft_ms"].extend([v.value or _NAN if (v := m.time_to_first_token) else _NAN for m in metrics])
-        put["itl_ms"].extend([v.value or _NAN if (v := m.inter_token_latency) else _NAN for m in metrics])
+        put["start_ns"].fromlist([t.request_start_ns or 0 for t in times])
+        put["end_ns"].fromlist([t.request_end_ns or 0 for t in times])
+        put["credit_ns"].fromlist([t.credit_issued_ns or 0 for t in times])
+        put["ttft_ms"].fromlist([v.value or _NAN if (v := m.time_to_first_token) else _NAN for m in metrics])
+        put["itl_ms"].fromlist([v.value or _NAN if (v := m.inter_token_latency) else _NAN for m in metrics])
         lengths = [m.output_sequence_length for m in metrics]
-        put["osl"].extend([_NAN if n is None or n.value is None else n.value for n in lengths])
+        put["osl"].fromlist([_NAN if n is None or n.value is None else n.value for n in lengths])
         self.usage += len(metrics) - [m.usage_completion_tokens for m in metrics].count(None)
 
     def _sort_out(self, batch: list[Record]) -> list[Record]:

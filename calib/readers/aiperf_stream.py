@@ -91,7 +91,7 @@ class RecordStream:
     Attributes
     ----------
     digest
-        SHA-256 of what was read; None where it was not asked for, since it costs a fifth of the time.
+        SHA-256 of what was read; None where it was not asked for, since it costs a quarter of the time.
     cut_last_line
         The file ends within a record, which is left out.
     """

@@ -93,14 +93,14 @@ def tell(figures):
 @pytest.mark.parametrize("osl", [20, 1000])
 def test_speed_against_a_bare_loop_of_typed_decoding(tmp_path, osl):
     path = write(tmp_path / "profile_export.jsonl", osl, 40 * MIB)
-    ours, bare = fastest([read_records, line_by_line], path, turns=7)
+    ours, bare = fastest([read_records, line_by_line], path, turns=15)
     tell(f"OSL {osl}: {path.stat().st_size / MIB / ours:.0f} MiB/s, {bare / ours:.2f}x of a bare line-by-line decode")
     assert bare / ours >= 0.75
 
 
 def test_speed_against_pandas(tmp_path):
     path = write(tmp_path / "profile_export.jsonl", 20, 40 * MIB)
-    ours, pandas = fastest([read_records, with_pandas], path, turns=3)
+    ours, pandas = fastest([read_records, with_pandas], path, turns=4)
     tell(f"OSL 20: {pandas / ours:.1f}x of pandas.read_json(lines=True)")
     assert pandas / ours >= 8
 
