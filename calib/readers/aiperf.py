@@ -1,156 +1,201 @@
-"""aiperf run summaries (0.9 and later), recognised by content and not by name.
+"""aiperf runs, sweeps and trials of every version from 0.1 to 0.14, recognised by content and not by name.
 
-Throughput is recomputed for every version as ``total_osl / benchmark_duration``, since the tool's own number changed its
-denominator in 0.12. ``itl_p50_ms`` is the median over requests of the tool's per-request mean inter-token latency
-``(latency - TTFT)/(OSL - 1)``, whose mean is ``tpot_mean_ms``. Source: the export schemas of the tool's documentation, and
-files it wrote.
+`read_runs` gives one `ReadRun` per cell, with its trials merged, and one `UnreadableRun` for everything that should be a
+run and is not: a run of which no request succeeded, one that was killed or did not start, a cell of a sweep that is
+missing, a second copy, what an earlier run left in the folder. How one summary is read says `aiperf_summary`, what is
+taken from the per-request file `aiperf_records` and `aiperf_steady`, what makes two summaries one cell `aiperf_cells`,
+which cells are missing `aiperf_sweeps`, and how trials become one run `aiperf_trials`.
+
+A run whose per-request file is damaged before its last line, or is of another run than the summary beside it, is not
+read: which of the two files holds is then not known.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
-import msgspec
+from packaging.version import InvalidVersion, Version
 
 from calib.errors import CampaignError
-from calib.provenance import read_bytes, sha256_bytes
+from calib.readers.aiperf_cells import (
+    Cell,
+    cell_parameters,
+    split_copies,
+    split_leftovers,
+    stated_parameters,
+)
+from calib.readers.aiperf_files import Document, RunFolder, Tree, scan
+from calib.readers.aiperf_records import BadLineError, RecordSummary, read_records
+from calib.readers.aiperf_summary import is_summary, parse_summary
+from calib.readers.aiperf_sweeps import missing_cells
+from calib.readers.aiperf_trials import merge_trials
 from calib.readers.base import ReadRun, UnreadableRun
 
-SKIPPED_FOLDERS = frozenset({"phases", "aggregate", "sweep_aggregate", "logs"})
-SKIPPED_FILES = frozenset({"inputs.json", "outputs.json", "run_config.json", "phase_manifest.json"})
-SIZE_LIMIT = 32 * 2**20
-UNITS = {
-    "total_osl": "tokens",
-    "benchmark_duration": "sec",
-    "request_throughput": "requests/sec",
-    "time_to_first_token": "ms",
-    "inter_token_latency": "ms",
-    "request_count": "requests",
-    "error_request_count": "requests",
-}
+__all__ = ["is_summary", "parse_summary", "read_runs"]
 
-
-def is_summary(document: object) -> bool:
-    """Whether a JSON document is an aiperf run summary."""
-    markers = ("request_count", "request_throughput", "records", "error_request_count")
-    return (
-        isinstance(document, dict)
-        and isinstance(document.get("input_config"), dict)
-        and any(m in document for m in markers)
-    )
-
-
-def parse_summary(document: dict[str, Any], *, file: str, digest: str) -> ReadRun | UnreadableRun:
-    """One run from its summary.
-
-    A summary whose layout or units are not those of 0.9 and later comes back as `UnreadableRun` with the reason.
-    """
-    config = document["input_config"]
-    if not isinstance(config.get("phases"), list):
-        return UnreadableRun(file, 0, "is an aiperf summary older than 0.9, whose layout is not read yet")
-    try:
-        values = {tag: _metric(document, tag, stat) for tag, stat in (
-            ("total_osl", "avg"), ("benchmark_duration", "avg"), ("request_throughput", "avg"),
-            ("request_count", "avg"), ("error_request_count", "avg"),
-        )}  # fmt: skip
-        ttft, itl = (_metric(document, t, "p50") for t in ("time_to_first_token", "inter_token_latency"))
-        tpot = _metric(document, "inter_token_latency", "avg")
-        stated, facts = _workload(config)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        return UnreadableRun(file, 0, f"is not an aiperf summary that can be read ({type(error).__name__}: {error})")
-    osl, duration = values["total_osl"], values["benchmark_duration"]
-    stated |= {
-        "output_tokens_per_s": osl / duration if osl is not None and duration else None,
-        "requests_per_s": values["request_throughput"],
-        "ttft_p50_ms": ttft,
-        "itl_p50_ms": itl,
-        "tpot_mean_ms": tpot,
-        "completed_requests": values["request_count"],
-        "failed_requests": values["error_request_count"] or 0.0,
-        "duration_s": duration,
-        "tool": "aiperf",
-        "tool_version": document.get("aiperf_version"),
-    }
-    facts |= {
-        "cancelled": bool(document.get("was_cancelled")),
-        "incomplete": document.get("is_complete") is False,
-    }
-    return ReadRun(file, 0, digest, {k: v for k, v in stated.items() if v is not None}, facts)
+MARKER_SINCE = Version("0.13")
+LOG_TAIL = 2**16
 
 
 def read_runs(folder: Path, *, root: Path) -> list[ReadRun | UnreadableRun]:
-    """Every run summary below ``folder``; paths are stored relative to ``root``.
+    """Every aiperf run below ``folder``, trials of a cell as one; paths are stored relative to ``root``.
 
-    Warm-up phases and aggregates are copies of other files and are not runs.
+    Returns
+    -------
+    list of ReadRun and UnreadableRun
+        Sorted by file. ``stated`` holds columns of the run table. ``facts`` holds what is known of these, and nothing
+        for what is not:
+
+        * state: ``cancelled``, ``incomplete``, ``cut_last_line``, ``ready_marker``, ``stale`` (reason), ``benchmark_id``,
+          ``start_time`` (naive local time)
+        * load: ``load_type``, ``rate`` [requests/s], ``profiling_phases``, ``urls``, ``requested_requests``,
+          ``grace_period_s``, ``duration_limited``, ``warmup``, ``streaming``, ``ignore_eos``, ``random_prompts``
+        * means over requests: ``measured_isl``, ``measured_osl`` [tokens], ``inter_chunk_ms``, ``inter_token_ms``,
+          ``chunks_received``, ``usage_diff_pct`` [%]; over time: ``effective_concurrency``
+        * counts: ``osl_mismatch_count``, ``usage_completion_count`` [requests], ``trials``
+        * percentiles: ``client_delay_p99_ms``, ``ttft_p99_ms``, ``request_latency_p50_ms``
+        * throughput [tok/s]: ``tool_output_tokens_per_s``, ``throughput_method``, ``throughput_note``,
+          ``steady_output_tokens_per_s`` and ``steady_rel_error`` (both None with ``steady_note`` where there is a
+          per-request file that does not give them)
+        * files: ``records_file``, ``records_sha256``, and of merged trials ``trial_files``, pairs of path and digest
     """
-    found: list[ReadRun | UnreadableRun] = []
-    for path in _json_files(folder):
-        file = PurePosixPath(path.relative_to(root)).as_posix()
-        try:
-            data = read_bytes(path, limit=SIZE_LIMIT)
-            document = msgspec.json.decode(data)
-        except CampaignError as error:
-            found.append(UnreadableRun(file, 0, error.problem))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            found.append(UnreadableRun(file, 0, f"is not JSON ({error})"))
-        else:
-            if is_summary(document):
-                found.append(parse_summary(document, file=file, digest=sha256_bytes(data)))
+    tree = scan(folder, root)
+    found: list[ReadRun | UnreadableRun] = list(tree.problems)
+    cells: list[Cell] = []
+    failed: dict[Path, Mapping[str, object]] = {}
+    for entry in tree.folders.values():
+        for summary in entry.summaries:
+            cell = _read_cell(entry, summary, root)
+            if isinstance(cell, Cell):
+                cells.append(cell)
+            else:
+                found.append(cell)
+                failed[entry.path] = stated_parameters(summary.content)
+        if reports := _without_summary(entry, tree, root):
+            found += reports
+            failed[entry.path] = cell_parameters(entry)
+    cells, copies = split_copies(cells)
+    cells, left, stale = split_leftovers(cells, tree)
+    cells = [_with_facts(c, stale=stale[c.run.source_file]) if c.run.source_file in stale else c for c in cells]
+    found += [*copies, *left, *missing_cells(cells, failed, tree, root), *merge_trials(cells)]
     if not found:
-        name = PurePosixPath(folder.relative_to(root)).as_posix()
+        name = folder.relative_to(root).as_posix()
         found.append(UnreadableRun(name, 0, "holds no aiperf summary: the run failed, or it is another tool's"))
-    return found
+    return sorted(found, key=lambda r: (r.source_file, r.source_row, isinstance(r, UnreadableRun) and r.reason))
 
 
-def _json_files(folder: Path) -> Iterator[Path]:
-    for here, folders, names in os.walk(folder):  # links are not followed: a loop must not hang the job
-        folders[:] = sorted(f for f in folders if f not in SKIPPED_FOLDERS and not f.startswith("."))
-        for name in sorted(names):
-            is_metrics = "server_metrics" in name or "timeslices" in name
-            if name.endswith(".json") and name not in SKIPPED_FILES and not name.startswith(".") and not is_metrics:
-                yield Path(here, name)
+def _read_cell(folder: RunFolder, summary: Document, root: Path) -> Cell | UnreadableRun:
+    file = summary.path.relative_to(root).as_posix()
+    path = folder.records_of(summary.path)
+    records = _read_records(path, root) if path else None
+    if isinstance(records, UnreadableRun):
+        return records
+    content = dict(summary.content)
+    run = parse_summary(content, file=file, digest=summary.digest, records=records)
+    if isinstance(run, UnreadableRun):
+        return run
+    cell = Cell(summary.path.parent, run, content, records, folder.config)
+    if problem := _of_another_run(cell, folder):
+        return UnreadableRun(file, 0, problem)
+    facts: dict[str, object] = {}
+    if path:
+        facts["records_file"] = path.relative_to(root).as_posix()
+    if (ready := _ready(folder, run)) is not None:
+        facts["ready_marker"] = ready
+    return _with_facts(cell, **facts)
 
 
-def _metric(document: dict[str, Any], tag: str, stat: str) -> float | None:
-    block = document.get(tag)
-    if block is None or block.get(stat) is None:
+def _read_records(path: Path, root: Path) -> RecordSummary | UnreadableRun:
+    try:
+        return read_records(path)
+    except CampaignError as error:
+        line = error.line if isinstance(error, BadLineError) else 0
+        return UnreadableRun(path.relative_to(root).as_posix(), line, f"{error.problem}; {error.remedy}")
+
+
+def _with_facts(cell: Cell, **facts: object) -> Cell:
+    return replace(cell, run=replace(cell.run, facts={**cell.run.facts, **facts}))
+
+
+def _of_another_run(cell: Cell, folder: RunFolder) -> str | None:
+    """Why the files of the folder are not of one run: aiperf overwrites a folder that is used again file by file."""
+    config_id = (folder.config or {}).get("benchmark_id")
+    if config_id and cell.benchmark and str(config_id) != cell.benchmark:
+        return f"is of run {cell.benchmark} and run_config.json beside it of {config_id}: the folder was used again"
+    if cell.run.facts["cancelled"] or cell.run.facts["incomplete"]:
+        return None  # what was in flight may be in one file and not in the other; the run is set aside anyway
+    completed = cell.run.stated.get("completed_requests")
+    if cell.records and not cell.records.cut_last_line and completed != cell.records.completed:
+        return (
+            f"counts {completed} completed requests and the per-request file beside it {cell.records.completed}: "
+            "they are of two runs"
+        )
+    return None
+
+
+def _ready(folder: RunFolder, run: ReadRun) -> bool | None:
+    """Whether the marker that is written last is there; None for a version that writes none.
+
+    No key of the summary tells whether a version writes it, so this is the one place that looks at the version.
+    """
+    if folder.ready is not None:
+        return folder.ready
+    try:
+        return False if Version(str(run.stated.get("tool_version", "0"))) >= MARKER_SINCE else None
+    except InvalidVersion:
         return None
-    if block.get("unit") != UNITS[tag]:
-        raise ValueError(f"{tag} has the unit {block.get('unit')!r}, not {UNITS[tag]!r}")
-    if isinstance(block[stat], bool):
-        raise ValueError(f"{tag}.{stat} is not a number")
-    return float(block[stat])
 
 
-def _workload(config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, object]]:
-    phases = [p for p in config["phases"] if p.get("kind", "profiling") == "profiling"]
-    prompts = config["datasets"][0]["prompts"]
-    phase = phases[0]
-    load = phase.get("type")
-    stated = {
-        "model": config["models"]["items"][0]["name"],
-        "isl": _length(prompts["isl"]),
-        "osl": _length(prompts["osl"]),
-        "concurrency": _count(phase["concurrency"]) if load == "concurrency" else None,
-    }
-    facts = {
-        "load_type": load,
-        "profiling_phases": len(phases),
-        "urls": len(config["endpoint"]["urls"]),
-        "requested_requests": phase.get("requests"),
-    }
-    return stated, facts
+def _without_summary(folder: RunFolder, tree: Tree, root: Path) -> list[UnreadableRun]:
+    """What is there of runs that wrote no summary, and why they did not."""
+    of_summaries = {folder.records_of(s.path) for s in folder.summaries}
+    alone = [path for path in folder.records if path not in of_summaries]
+    prefix = _cell_words(folder)
+    reports = [_killed_or_failed(path, prefix, root) for path in alone]
+    if reports or folder.summaries:
+        return reports
+    above = any(p != folder.path and p.is_relative_to(folder.path) for p in tree.folders)
+    if folder.config is None and above:
+        return []  # the log of a sweep stands above its cells
+    shown = folder.path.relative_to(root).as_posix()
+    log = _last_error(folder.path / "logs" / "aiperf.log") or _last_error(folder.path / "aiperf.log")
+    said = f"; its log ends with: {log}" if log else ""
+    return [UnreadableRun(shown, 0, f"{prefix}the run wrote neither a summary nor requests: it did not start{said}")]
 
 
-def _length(tokens: dict[str, Any]) -> int:
-    """Asked length [tokens]: ``mean`` from the command line, ``value`` from a YAML configuration."""
-    return _count(tokens["mean"] if "mean" in tokens else tokens["value"])
+def _killed_or_failed(path: Path, prefix: str, root: Path) -> UnreadableRun:
+    records = _read_records(path, root)
+    if isinstance(records, UnreadableRun):
+        return records
+    cut = "; its last line is cut" if records.cut_last_line else ""
+    if records.completed:
+        reason = (
+            f"the run ended before its summary was written, after {records.completed} completed and "
+            f"{records.failed} failed requests"
+        )
+    elif records.failed:
+        reason = f"all {records.failed} requests failed ({records.describe_errors()})"
+    else:
+        reason = f"the run ended before its first request was done, after {records.warmup} of a warm-up"
+    return UnreadableRun(path.relative_to(root).as_posix(), 0, f"{prefix}{reason}{cut}")
 
 
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or float(value) != int(value) or int(value) < 1:
-        raise ValueError(f"{value!r} is not a positive whole number")
-    return int(value)
+def _cell_words(folder: RunFolder) -> str:
+    variation = (folder.config or {}).get("variation")
+    values = variation.get("values") if isinstance(variation, dict) else None
+    if not isinstance(values, dict) or not values:
+        return ""
+    return f"cell {', '.join(f'{name}={value}' for name, value in values.items())}: "
+
+
+def _last_error(log: Path) -> str:
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - LOG_TAIL))
+            lines = stream.read(LOG_TAIL).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    errors = [line for line in lines if " ERROR " in line or " CRITICAL " in line]
+    return " ".join(errors[-1].rpartition(" - ")[2].split())[:200] if errors else ""
