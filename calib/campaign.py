@@ -20,7 +20,7 @@ from calib.coefficients import InputFile
 from calib.errors import BreakdownError, CampaignError, ContradictionError, UnknownTopologyError
 from calib.provenance import read_bytes, sha256_bytes
 from calib.readers import ReadRun, UnreadableRun
-from calib.readers.aiperf import read_runs
+from calib.readers.discover import read_path
 from calib.readers.table import NUMBER, read_table
 from calib.schema import COUNTS, LARGEST_COUNT, run_table
 from calib.stages import Breakdowns
@@ -105,10 +105,11 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
     config = parse_config(data, file=path)
     read = [(run, stated, label) for run, stated, label in _read_all(folder, config)]
     good = [(r, s, label) for r, s, label in read if isinstance(r, ReadRun)]
-    rows = [_merge(r, s, config.defaults, label, config.name, path) for r, s, label in good]
+    rows = [_merge(r, s, config.defaults, config.aliases, label, config.name, path) for r, s, label in good]
     # Everything that was read, good or not: a file that turned bad must not leave the digest as it was.
     names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in read)]
-    names += [name for name in (_published_files(config).values()) if name]
+    names += [name for name in _published_files(config).values() if name]
+    names += [name for r, _, _ in good for name in _companions(r)]
     steps = None
     if config.balance and breakdowns:
         steps = Breakdowns.load(_inside(folder, config.balance.file, path, "balance.file"))
@@ -193,6 +194,15 @@ def _check_published(
             raise CampaignError("is not a whole number", file=path, field="pp", value=row["pp"], remedy="correct it")
 
 
+def _companions(run: ReadRun) -> list[str]:
+    """Files beside the run's own that its figures come from: per-request records, and the other trials of a cell."""
+    records, trials = run.facts.get("records_file"), run.facts.get("trial_files")
+    names = [records] if isinstance(records, str) else []
+    if isinstance(trials, tuple):
+        names += [str(name) for name, *_ in trials]
+    return names
+
+
 def _read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]]:
     """Every run, what its entry in campaign.toml and its folder name state, and where the entry is."""
     toml = folder / CONFIG_NAME
@@ -212,12 +222,12 @@ def _read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | Unre
                         f"says {name} = {stated[name]} and the folder name {path.name} says {value}",
                         file=toml, field=label, remedy="correct the one that is wrong",
                     )  # fmt: skip
-            found += [(run, stated, label) for run in read_runs(path, root=folder)]
+            found += [(run, stated, label) for run in read_path(path, root=folder)]
     return found
 
 
 def _folders(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[Path, dict[str, int]]]:
-    """Sub-folders whose relative path matches ``pattern``, with the numbers its placeholders stand for."""
+    """What lies below the campaign folder at a path that matches ``pattern``, with the numbers its placeholders stand for."""
     parts = re.split(r"\{(\w*)\}", pattern)
     if len(set(parts[1::2])) < len(parts[1::2]):
         raise CampaignError(
@@ -231,11 +241,11 @@ def _folders(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[P
                 remedy=f"use one of {', '.join('{' + c + '}' for c in COUNTS)}",
             )  # fmt: skip
         expression += rf"(?P<{name}>[0-9]+)" + re.escape(text)
-    candidates = sorted(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())
+    candidates = sorted(p for p in folder.rglob("*") if not p.is_symlink())
     hits = [(p, m) for p in candidates if (m := re.fullmatch(expression, p.relative_to(folder).as_posix()))]
     if not hits:
         raise CampaignError(
-            "matches no folder",
+            "matches no folder or file",
             file=toml,
             field=f"{label}.folder",
             value=pattern,
@@ -253,11 +263,19 @@ def _folders(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[P
 
 
 def _merge(
-    run: ReadRun, entry: Mapping[str, object], defaults: Stated, label: str, campaign: str, toml: Path
+    run: ReadRun,
+    entry: Mapping[str, object],
+    defaults: Stated,
+    aliases: Mapping[str, str],
+    label: str,
+    campaign: str,
+    toml: Path,
 ) -> dict[str, object]:
     """One row of the run table; what several sources state must agree."""
     where = _where(run)
     row: dict[str, object] = {"campaign": campaign, "verdict": "OK", "rules": "", **run.stated}
+    if isinstance(model := row.get("model"), str):
+        row["model"] = aliases.get(model, model)
     for section, stated in ((label, entry), ("defaults", defaults.given())):
         for name, value in stated.items():
             if row.setdefault(name, value) != value:

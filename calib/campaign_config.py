@@ -45,7 +45,7 @@ class Stated(_Section, frozen=True, kw_only=True):
 
 
 class RunFolder(Stated, frozen=True, kw_only=True):
-    """Runs of an aiperf result folder. ``{tp}`` and the like in ``folder`` stand for the numbers in folder names."""
+    """Result folders or files of any tool that calib reads. ``{tp}`` and the like stand for the numbers in their names."""
 
     folder: str
 
@@ -85,7 +85,7 @@ class Published(_Section, frozen=True, kw_only=True):
 
 
 class CampaignConfig(_Section, frozen=True, kw_only=True):
-    """``campaign.toml``."""
+    """``campaign.toml``. ``aliases`` maps the model names that tools write to the one name of the campaign."""
 
     format_version: Literal[1]
     name: str
@@ -93,6 +93,7 @@ class CampaignConfig(_Section, frozen=True, kw_only=True):
     source: str
     matching: Matching
     defaults: Stated = Stated()
+    aliases: dict[str, str] = {}
     engine: dict[str, str | int | float | bool] = {}
     tables: tuple[Table, ...] = ()
     runs: tuple[RunFolder, ...] = ()

@@ -44,6 +44,12 @@ def check(name, row=None, facts=None):
         ("stream_errors", {}, {"usage_completion_count": 99}, "REJECT"),
         ("stream_errors", {}, {"usage_completion_count": 100}, None),
         ("disaggregated", {}, {"disaggregated": True}, "REJECT"),
+        ("tool_disagrees", {}, {"tool_output_tokens_per_s": 540.0}, None),  # its window is longer
+        ("tool_disagrees", {}, {"tool_output_tokens_per_s": 560.0}, "REJECT"),
+        ("not_ready", {}, {"ready_marker": False}, "WARN"),
+        ("not_ready", {}, {"ready_marker": True}, None),
+        ("not_ready", {}, {"cut_last_line": True}, "WARN"),
+        ("few_requests", {"completed_requests": 60.0}, {"trials": 2}, "WARN"),
         ("prefix_cache", {}, {"prefix_cache_hit_rate": 0.01, "random_prompts": True}, None),
         ("prefix_cache", {}, {"prefix_cache_hit_rate": 0.02, "random_prompts": True}, "REJECT"),
         ("prefix_cache", {}, {"prefix_cache_hit_rate": 0.02}, "WARN"),

@@ -172,9 +172,29 @@ def _concurrency(run: Run, limit: float) -> Seen | None:
     return Seen(seen / asked, f"{seen:.2f} requests were in flight on average where {asked:g} were asked for")
 
 
+def _tool_number(run: Run, limit: float) -> Seen | None:
+    """The tool's own throughput may be lower than tokens over duration (its window is longer), never higher."""
+    own, ours = run.fact("tool_output_tokens_per_s"), run.number("output_tokens_per_s")
+    if own is None or not ours or own / ours <= limit:
+        return None
+    return Seen(
+        own / ours,
+        f"the tool's own throughput of {own:.1f} tok/s is above its tokens over its duration, {ours:.1f} tok/s",
+    )
+
+
+def _not_ready(run: Run, _: float) -> Seen | None:
+    if run.facts.get("ready_marker") is False:
+        return Seen(None, "the tool left no marker that its results are complete")
+    return Seen(None, "the per-request file ends in the middle of a line") if run.facts.get("cut_last_line") else None
+
+
 def _few(run: Run, limit: float) -> Seen | None:
     done, c = run.number("completed_requests"), run.number("concurrency")
-    if done is None or c is None or done >= limit * c:
+    if done is None or c is None:
+        return None
+    done /= run.fact("trials") or 1  # counts of trials are summed
+    if done >= limit * c:
         return None
     return Seen(done / c, f"{done:g} completed requests are {done / c:.1f} per concurrent one")
 
@@ -251,6 +271,7 @@ RUN_RULES: tuple[Rule, ...] = (
     Rule("pooled_phases", "REJECT", "more than one profiling phase", NONE, _phases),
     Rule("usage_mismatch", "REJECT", "server's and client's token counts differ [%]", 5.0, _usage),
     Rule("stream_errors", "REJECT", "stream errors counted as success", NONE, _stream_errors),
+    Rule("tool_disagrees", "REJECT", "the tool's own throughput over tokens per duration", 1.01, _tool_number),
     Rule("disaggregated", "REJECT", "prefill and decode on different GPUs", NONE, _disaggregated),
     Rule("prefix_cache", "REJECT", "share of prompt tokens from the prefix cache, on random prompts", 0.01, _cache),
     Rule("impossible_latency", "REJECT", "TTFT longer than the request or the run", NONE, _latency),
@@ -260,6 +281,7 @@ RUN_RULES: tuple[Rule, ...] = (
     Rule("low_concurrency", "WARN", "requests in flight over those asked for", 0.9, _concurrency),
     Rule("few_requests", "WARN", "completed requests per concurrent one", 10.0, _few),
     Rule("littles_law", "WARN", "coverage of the tokens in flight by completed requests", 0.95, _littles_law),
+    Rule("not_ready", "WARN", "results not marked complete, or cut", NONE, _not_ready),
     Rule("no_warmup", "WARN", "no warm-up phase", NONE, _no_warmup),
     Rule("grace_0", "WARN", "no grace period: requests in flight thrown away", NONE, _grace),
     Rule("cut_requests", "WARN", "requests cut at the end of the run", NONE, _cut),

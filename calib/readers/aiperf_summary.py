@@ -85,6 +85,8 @@ def is_summary(document: object) -> bool:
         and isinstance(document.get("input_config"), dict)
         and any(document.get(m) is not None for m in MARKERS)
         and not isinstance(document.get("timeslices"), list)
+        and "perf_analyzer" not in document["input_config"]  # genai-perf's, as are the flat names of its older releases
+        and "service_kind" not in document["input_config"]
     )
 
 

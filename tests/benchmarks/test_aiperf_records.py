@@ -87,7 +87,7 @@ def fastest(functions, path, turns):
 
 
 def tell(figures):
-    print(f"\n{figures}")  # noqa: T201 (the figures are what the benchmark is for)
+    print(f"\n{figures}")
 
 
 @pytest.mark.parametrize("osl", [20, 1000])

@@ -1,0 +1,63 @@
+"""Every run below a folder, whatever tool wrote it.
+
+aiperf's folders are read as a whole, since a run there is several files and a sweep says which cells should exist; every
+other tool's runs are files, each known by its content. Links are not followed, and the order of a listing does not matter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from calib.errors import CampaignError
+from calib.readers import aiperf
+from calib.readers.base import ReadRun, UnreadableRun
+from calib.readers.registry import SUFFIXES, read_file
+
+# Files of an aiperf run that hold no run of any tool, and may be gigabytes.
+_SIDE_FILES = ("profile_export", "server_metrics", "gpu_telemetry", "timeslices", "inputs.json", "outputs.json")
+NOTHING = "holds no result of a tool that can be read: the run failed, or it is another tool's"
+
+
+def read_path(path: Path, *, root: Path) -> list[ReadRun | UnreadableRun]:
+    """The runs of a file or below a folder, sorted, with paths relative to ``root``; one `UnreadableRun` where there is none.
+
+    Raises
+    ------
+    UnknownTopologyError
+        A file states a parallelism degree that is not a positive whole number.
+    """
+    if path.is_file():
+        found = _read_file(path, root)
+    else:
+        others = [run for file in _files(path) for run in _read_file(file, root)]
+        theirs = {r.source_file for r in others}
+        # What aiperf's reader could not read may be another tool's, and what no tool wrote is told once.
+        own = [r for r in aiperf.read_runs(path, root=root) if r.source_file not in theirs]
+        found = others + [r for r in own if not (isinstance(r, UnreadableRun) and r.source_file == _name(path, root))]
+        if not found:
+            found = [r for r in own if isinstance(r, UnreadableRun) and "no aiperf summary" not in r.reason]
+    found = found or [UnreadableRun(_name(path, root), 0, NOTHING)]
+    return sorted(found, key=lambda r: (r.source_file, r.source_row, isinstance(r, UnreadableRun) and r.reason))
+
+
+def _read_file(path: Path, root: Path) -> list[ReadRun | UnreadableRun]:
+    try:
+        return read_file(path, root=root)
+    except CampaignError as error:
+        if type(error) is not CampaignError:  # a topology that cannot be is no matter of one run
+            raise
+        return [UnreadableRun(_name(path, root), 0, error.problem)]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for name in sorted(names):
+            if name.endswith(SUFFIXES) and not name.startswith(".") and not any(s in name for s in _SIDE_FILES):
+                yield Path(here, name)
+
+
+def _name(path: Path, root: Path) -> str:
+    return PurePosixPath(path.relative_to(root)).as_posix()
