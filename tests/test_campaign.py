@@ -200,10 +200,39 @@ def test_a_pattern_that_finds_nothing_or_means_nothing(aiperf_folder, pattern, w
         load_campaign(aiperf_folder(pattern))
 
 
-def test_links_are_not_followed(aiperf_folder):
+def test_links_are_not_followed_and_said(aiperf_folder):
     folder = aiperf_folder()
+    (folder / "other-tp2pp4").symlink_to(folder / "qwen3-8b-tp2pp4", target_is_directory=True)
     (folder / "qwen3-8b-tp8pp1" / "loop").symlink_to(folder, target_is_directory=True)
-    assert len(load_campaign(folder).runs) == 4
+    campaign = load_campaign(folder)
+    assert len(campaign.runs) == 4
+    assert [(f.rule, f.subject) for f in campaign.set_aside() if f.rule == "not_covered"] == [
+        ("not_covered", "other-tp2pp4")
+    ]
+
+
+@pytest.mark.parametrize("name", ["qwen3-8b-tp4ppauto", "qwen3-8b-tp4-pp2", "deeper/qwen3-8b-tp4pp2"])
+def test_results_that_no_entry_covers_are_said(aiperf_folder, name):
+    folder = aiperf_folder()
+    shutil.copytree(folder / "qwen3-8b-tp4pp2", folder / name)
+    found = [f for f in load_campaign(folder).set_aside() if f.rule == "not_covered"]
+    assert [f.subject for f in found] == [name]
+    assert "no [[runs]] entry covers" in found[0].reason
+
+
+def test_results_of_other_tools_are_runs_of_a_campaign(shared, tmp_path):
+    source = next((shared / "samples/other/vllm_bench_serve_inferencex_fork").glob("*.json"))
+    (tmp_path / "runs").mkdir()
+    shutil.copy(source, tmp_path / "runs" / "one-tp4pp2.json")
+    text = AIPERF.format(folder="runs/one-tp{tp}pp{pp}.json", more="isl = 1024\nosl = 1024")
+    model = json.loads(source.read_text())["model_id"]
+    (tmp_path / "campaign.toml").write_text(
+        text.replace("[defaults]", f'aliases = {{ "{model}" = "Qwen/Alias" }}\n[defaults]')
+    )
+    runs = load_campaign(tmp_path).runs
+    assert (runs["tp"].tolist(), runs["pp"].tolist()) == ([4], [2])
+    assert runs["model"].tolist() == ["Qwen/Alias"]
+    assert runs["tool"].tolist() == ["vllm-bench"]
 
 
 def test_limits_are_checked(vllm_folder, edit):

@@ -70,6 +70,7 @@ def rules(json: JsonOption = False) -> None:
         for r in RULES
     ]
     rows.append({"rule": "unreadable", "verdict": "REJECT", "limit": None, "meaning": "a run that could not be read"})
+    rows.append({"rule": "not_covered", "verdict": "REJECT", "limit": None, "meaning": "results that no entry covers"})
     rows += [{"rule": n, "verdict": v, "limit": None, "meaning": m} for n, v, m in efficiency.RULES]
     if json:
         print_json({"rules": rows})

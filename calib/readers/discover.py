@@ -7,7 +7,7 @@ other tool's runs are files, each known by its content. Links are not followed, 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from calib.errors import CampaignError
@@ -40,6 +40,20 @@ def read_path(path: Path, *, root: Path) -> list[ReadRun | UnreadableRun]:
             found = [r for r in own if isinstance(r, UnreadableRun) and "no aiperf summary" not in r.reason]
     found = found or [UnreadableRun(_name(path, root), 0, NOTHING)]
     return sorted(found, key=lambda r: (r.source_file, r.source_row, isinstance(r, UnreadableRun) and r.reason))
+
+
+def holds_results(files: Iterable[Path], *, root: Path) -> bool:
+    """Whether any of ``files`` is what a tool wrote, runs that failed included."""
+    for path in files:
+        if path.name.startswith("profile_export") and path.name.endswith(SUFFIXES):
+            return True
+        if (
+            path.name.endswith(SUFFIXES)
+            and path.is_file()
+            and any(isinstance(r, ReadRun) for r in _read_file(path, root))
+        ):
+            return True
+    return False
 
 
 def _read_file(path: Path, root: Path) -> list[ReadRun | UnreadableRun]:

@@ -1,0 +1,169 @@
+"""The files of a campaign folder: which there are, which entry covers each, and which none does."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from calib.campaign_config import CONFIG_NAME, CampaignConfig
+from calib.errors import CampaignError, ContradictionError, UnknownTopologyError
+from calib.provenance import read_bytes
+from calib.readers import ReadRun, UnreadableRun
+from calib.readers.discover import holds_results, read_path
+from calib.readers.table import NUMBER, read_table
+from calib.schema import COUNTS, LARGEST_COUNT
+
+# What a published table must have: text columns, and columns of numbers (an empty cell is an unpublished figure).
+_PUBLISHED = {
+    "decomposition": (
+        ("model", "backend"),
+        ("pp", "total_penalty_pct", "balance_share_pp", "scheduling_residual_pp"),
+    ),
+    "coefficients": (("model",), ("vllm_s", "sglang_s", "trtllm_s")),
+    "accuracy": (("backend", "approach", "mean_abs_error_pp", "max_abs_error_pp"), ()),
+}
+
+
+def published_files(config: CampaignConfig) -> dict[str, str | None]:
+    return {name: getattr(config.published, name) for name in _PUBLISHED} if config.published else {}
+
+
+def read_published(folder: Path, config: CampaignConfig, toml: Path) -> dict[str, tuple[Mapping[str, str], ...]]:
+    tables: dict[str, tuple[Mapping[str, str], ...]] = {}
+    for name, file in published_files(config).items():
+        if file is None:
+            continue
+        path = inside(folder, file, toml, f"published.{name}")
+        try:
+            rows = tuple(csv.DictReader(read_bytes(path).decode("utf-8-sig").splitlines(), restval=""))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise CampaignError(f"is not a CSV table ({error})", file=path, remedy="save it as UTF-8 CSV") from None
+        _check_published(rows, *_PUBLISHED[name], path)
+        tables[name] = rows
+    return tables
+
+
+def _check_published(
+    rows: tuple[Mapping[str, str], ...], texts: tuple[str, ...], numbers: tuple[str, ...], path: Path
+) -> None:
+    for row in rows:
+        for name in (*texts, *numbers):
+            if name not in row:
+                raise CampaignError("is missing", file=path, field=name, remedy="add the column")
+        for name in numbers:
+            if row[name] and not NUMBER.fullmatch(row[name]):
+                raise CampaignError("is not a number", file=path, field=name, value=row[name], remedy="correct it")
+        if not row.get("pp", "1").isdecimal():
+            raise CampaignError("is not a whole number", file=path, field="pp", value=row["pp"], remedy="correct it")
+
+
+def companions(run: ReadRun) -> list[str]:
+    """Files beside the run's own that its figures come from: per-request records, and the other trials of a cell."""
+    records, trials = run.facts.get("records_file"), run.facts.get("trial_files")
+    names = [records] if isinstance(records, str) else []
+    if isinstance(trials, tuple):
+        names += [str(name) for name, *_ in trials]
+    return names
+
+
+def read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]]:
+    """Every run, what its entry in campaign.toml and its folder name state, and where the entry is."""
+    toml = folder / CONFIG_NAME
+    found: list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]] = []
+    for i, table in enumerate(config.tables):
+        path = inside(folder, table.file, toml, f"tables[{i}].file")
+        runs = read_table(path, file=table.file, columns=table.columns, ignore=table.ignore)
+        found += [(run, {}, "") for run in runs]
+    for i, entry in enumerate(config.runs):
+        label = f"runs[{i}]"
+        matches = folders_of(folder, entry.folder, toml, label)
+        for path, numbers in matches:
+            stated = entry.given()
+            for name, value in numbers.items():
+                if stated.setdefault(name, value) != value:
+                    raise ContradictionError(
+                        f"says {name} = {stated[name]} and the folder name {path.name} says {value}",
+                        file=toml, field=label, remedy="correct the one that is wrong",
+                    )  # fmt: skip
+            found += [(run, stated, label) for run in read_path(path, root=folder)]
+    return found
+
+
+def folders_of(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[Path, dict[str, int]]]:
+    """What lies below the campaign folder at a path that matches ``pattern``, with the numbers its placeholders stand for."""
+    parts = re.split(r"\{(\w*)\}", pattern)
+    if len(set(parts[1::2])) < len(parts[1::2]):
+        raise CampaignError(
+            "has a placeholder twice", file=toml, field=f"{label}.folder", value=pattern, remedy="use each one once"
+        )
+    expression = re.escape(parts[0])
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        if name not in COUNTS:
+            raise CampaignError(
+                "is not a placeholder", file=toml, field=f"{label}.folder", value="{" + name + "}",
+                remedy=f"use one of {', '.join('{' + c + '}' for c in COUNTS)}",
+            )  # fmt: skip
+        expression += rf"(?P<{name}>[0-9]+)" + re.escape(text)
+    candidates = sorted(p for p in folder.rglob("*") if not p.is_symlink())
+    hits = [(p, m) for p in candidates if (m := re.fullmatch(expression, p.relative_to(folder).as_posix()))]
+    if not hits:
+        raise CampaignError(
+            "matches no folder or file",
+            file=toml,
+            field=f"{label}.folder",
+            value=pattern,
+            remedy="correct the pattern",
+        )
+    found = [(p, {k: int(v) for k, v in m.groupdict().items()}) for p, m in hits]
+    for path, numbers in found:
+        for name, value in numbers.items():
+            if not 1 <= value <= LARGEST_COUNT:
+                raise UnknownTopologyError(
+                    f"is {value} in the folder name {path.name}", file=toml, field=f"{label}.{name}",
+                    remedy="rename the folder, or state the degree in the entry",
+                )  # fmt: skip
+    return found
+
+
+def inside(folder: Path, name: str, toml: Path, field: str) -> Path:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise CampaignError(
+            "leaves the campaign folder",
+            file=toml,
+            field=field,
+            value=name,
+            remedy="copy the file into the folder",
+        )
+    try:
+        found = (folder / path).is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        found = False
+    if not found:
+        raise CampaignError(
+            "is not a file in the campaign folder", file=toml, field=field, value=name, remedy="correct the name"
+        )
+    return folder / path
+
+
+def uncovered(folder: Path, config: CampaignConfig) -> list[tuple[str, str]]:
+    """Folders with results that no entry covers, and links, which are not followed: (path, reason), by path.
+
+    A run that nobody reads would be missed by nobody.
+    """
+    toml = folder / CONFIG_NAME
+    covered = {path for i, e in enumerate(config.runs) for path, _ in folders_of(folder, e.folder, toml, f"runs[{i}]")}
+    found: list[tuple[str, str]] = []
+    for here, below, names in os.walk(folder):
+        links = sorted(d for d in below if Path(here, d).is_symlink())
+        found += [(Path(here, d).relative_to(folder).as_posix(), "is a link, which is not followed") for d in links]
+        below[:] = sorted(d for d in below if not d.startswith(".") and Path(here, d) not in covered)
+        files = [Path(here, name) for name in sorted(names) if Path(here, name) not in covered]
+        if holds_results(files, root=folder):
+            shown = Path(here).relative_to(folder).as_posix()
+            found.append((shown, "holds results that no [[runs]] entry covers"))
+            below[:] = []
+    return sorted(found)
