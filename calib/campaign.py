@@ -43,7 +43,7 @@ class Finding:
     limit: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Campaign:
     """A campaign as read: its runs, its breakdowns, and everything that was noticed.
 
@@ -67,6 +67,10 @@ class Campaign:
     facts: Mapping[tuple[str, int], Mapping[str, object]] = field(default_factory=dict)
     published: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {v}" for v, n in self.runs["verdict"].value_counts().items())
+        return f"<Campaign {self.name}: {len(self.runs)} runs ({counts}), {len(self.set_aside())} set aside>"
 
     @property
     def name(self) -> str:
@@ -177,7 +181,7 @@ def _merge(
                 f"of {where} is stated neither there nor in {toml.name}",
                 file=toml,
                 field=name,
-                remedy=f"state {name} under [defaults], in the [[runs]] entry, or as a column of the table",
+                remedy=f"fill it in there, or state {name} in [[runs]], or under [defaults] where it holds for every run",
             )
     if row["backend"] not in BACKENDS:
         raise CampaignError(

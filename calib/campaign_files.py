@@ -144,7 +144,13 @@ def inside(folder: Path, name: str, toml: Path, field: str) -> Path:
         found = False
     if not found:
         raise CampaignError(
-            "is not a file in the campaign folder", file=toml, field=field, value=name, remedy="correct the name"
+            "is not a file in the campaign folder",
+            file=toml,
+            field=field,
+            value=name,
+            remedy="write it with `calib breakdown CAMPAIGN --out FILE`"
+            if field == "balance.file"
+            else "correct the name",
         )
     return folder / path
 

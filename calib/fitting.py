@@ -169,8 +169,12 @@ def _fit_pool(form: ResidualForm, key: dict[str, Any], group: pd.DataFrame, memb
     else:
         warnings.append(f"{k} models with an interval: the error for an unmeasured model is unknown")
     estimate = make_estimate(form, curve.values, covariance, scatter, max(k - 1, 0), curve.n)
-    if not good:
-        reason = "the form is refused for every model of this backend"
+    if len(good) < 2:
+        reason = (
+            "only one model could be fitted: nothing is known of others"
+            if good
+            else "the form is refused for every model of this backend"
+        )
         return SeriesFit(key, estimate, None, "REFUSED", (reason,), tuple(warnings), used)
     verdict: Verdict = "FIT" if covariance is not None else "WARN"
     reasons = () if covariance is not None else ("no interval for an unmeasured model",)

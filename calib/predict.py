@@ -260,7 +260,7 @@ class Predictor:
         known = ", ".join(str(b.concurrency) for b in entries) or "none"
         raise MissingBalanceError(
             f"point {row}: the file has no balance factor for {key.describe()} (concurrencies it has: {known})",
-            remedy="give your own model's as the column 'balance_factor', or compute it with `calib breakdown`",
+            remedy="give your own as balance_factor (--balance-factor); `calib explain` computes one",
         )
 
 

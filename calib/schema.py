@@ -78,8 +78,12 @@ def natural_key(column: pd.Series) -> pd.Series:
     """Sort key that puts 8B before 14B: numbers inside text compare as numbers."""
     if column.dtype.kind in "iuf" or isinstance(column.dtype, pd.Int64Dtype):
         return column
-    pad = re.compile(r"\d+(?:\.\d+)?")
-    return column.map(lambda v: pad.sub(lambda m: f"{float(m[0]):016.4f}", v) if isinstance(v, str) else v)
+    return column.map(lambda v: natural(v) if isinstance(v, str) else v)
+
+
+def natural(text: str) -> str:
+    """``text`` with its numbers padded, so that 8B sorts before 14B."""
+    return re.sub(r"\d+(?:\.\d+)?", lambda m: f"{float(m[0]):016.4f}", text)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

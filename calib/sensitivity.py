@@ -37,6 +37,8 @@ def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any
     """One row a choice and series: ``s``, its standard error [1] and the verdict; or the reason why it cannot be made."""
     rows: list[dict[str, Any]] = []
     for choice in CHOICES:
+        if choice.matching == campaign.config.matching:
+            continue  # that is how it is published
         try:
             decomposition = decompose(
                 campaign, matching=choice.matching, balance=choice.balance, error_floor=choice.error_floor
@@ -56,7 +58,7 @@ def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any
                     "s": e.values[0],
                     "stderr": e.stderr[0] if e.stderr else None,
                     "verdict": s.verdict,
-                    "note": "",
+                    "note": s.reasons[0] if s.reasons else "",
                 }
             )
     return rows

@@ -43,7 +43,7 @@ class Options:
     strict: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """Everything the main job found, before anything is written."""
 
@@ -52,6 +52,10 @@ class Result:
     fit: FitResult
     coefficients: CoefficientSet
     accuracy: Accuracy
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{s.key['model']} {s.verdict}" for s in self.fit.series)
+        return f"<Result of {self.campaign.name}: {found}; coefficients {self.coefficients.digest[:SHORT]}>"
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -341,6 +345,13 @@ def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
     return True
 
 
+_REMEDIES = {
+    "no_balance_factor": "compute the steps with `calib breakdown CAMPAIGN --out CAMPAIGN/breakdowns.json` and name that file "
+    "under [balance] in campaign.toml",
+    "no_baseline": "add the TP=G/PP=1 run of the series; `calib decompose` lists every reason",
+}
+
+
 def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> CalibError:
     if not set_aside:
         return error
@@ -349,7 +360,7 @@ def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> Ca
         f"{error.problem}: {len(set_aside)} set aside, the first is {first.subject} by rule '{first.rule}' "
         f"({first.reason})",
         file=first.source_file or None,
-        remedy="correct the data; `calib ingest` lists every reason",
+        remedy=_REMEDIES.get(first.rule, "correct the data; `calib decompose` lists every reason"),
     )
 
 

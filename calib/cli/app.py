@@ -92,7 +92,9 @@ def run_command(
     json: JsonOption = False,
     gate_error: Annotated[
         float | None,
-        typer.Option("--gate-error", help="Exit 1 where the left-out mean error of a backend exceeds this [pp]."),
+        typer.Option(
+            "--gate-error", help="Exit 1 where the left-out mean error of a backend exceeds this, in percentage points."
+        ),
     ] = None,
     gate_refused: Annotated[
         bool, typer.Option("--gate-refused", help="Exit 1 where a coefficient is refused.")
@@ -123,7 +125,7 @@ def run_command(
             if name in shown:
                 print_table(shown[name], 9 if name == "coefficients" else 11 if name == "decomposition" else None)
         print_findings(result.findings)
-        state = "Wrote" if written.new else "Nothing new; these results are there already:"
+        state = "Wrote" if written.new else "Nothing new; these results are there already"
         print(f"{state} (digest {result.coefficients.digest[:12]})")
         for file in written.files:
             print(f"  {file}")
@@ -241,7 +243,7 @@ def predict(
     osl: Annotated[int | None, typer.Option()] = None,
     concurrency: Annotated[int | None, typer.Option()] = None,
     balance_factor: Annotated[float | None, typer.Option(help="Your own model's, where the file has none.")] = None,
-    baseline: Annotated[float | None, typer.Option(help="Output throughput at TP=G/PP1 on the same GPUs [tok/s].")] = None,
+    baseline: Annotated[float | None, typer.Option(help="Output throughput at TP=G/PP1 on the same GPUs, in tok/s.")] = None,
     allow_refused: Annotated[
         list[str] | None, typer.Option(help="Apply this model's coefficient although the data reject its form.")
     ] = None,
@@ -263,6 +265,8 @@ def predict(
         rows, columns = predict_rows(file, table, allow_refused or ())
     except PredictionError as error:
         raise (error if points is None else error.at(points)) from None
+    if unknown := sum(r["factor_stderr"] is None for r in rows):
+        note(f"{unknown} of {len(rows)} points have no interval: their coefficient was fitted on too few points")
     if json:
         print_json(rows)
         return

@@ -27,7 +27,9 @@ def explain_command(
     concurrency: Annotated[int, typer.Option(help="Requests in flight.")],
     isl: Annotated[int, typer.Option(help="Input tokens.")] = 4000,
     osl: Annotated[int, typer.Option(help="Output tokens.")] = 1000,
-    partition: Annotated[str, typer.Option(help="How layers are split over stages: even or vllm.")] = "even",
+    partition: Annotated[
+        str | None, typer.Option(help="How layers are split over stages: even or vllm; the backend's own if left out.")
+    ] = None,
     breakdowns: Annotated[Path | None, typer.Option(help="A breakdown file; the shipped ones if left out.")] = None,
     provider: Annotated[str | None, typer.Option(help="'roofline' or 'aiconfigurator' instead of a file.")] = None,
     model_config: Annotated[Path | None, typer.Option(help="Folder with the model's Hugging Face config.json.")] = None,
@@ -47,7 +49,7 @@ def explain_command(
     sources = [] if asked else [Breakdowns.load(breakdowns)] if breakdowns else shipped_breakdowns()
     found = explain(
         model, system=_system_name(system), backend=backend, tp=tp, pp=pp, concurrency=concurrency, isl=isl, osl=osl,
-        partition=partition, sources=sources, provider=asked, config=model_config,
+        partition=partition or ("vllm" if backend == "vllm" else "even"), sources=sources, provider=asked, config=model_config,
     )  # fmt: skip
     if json:
         state = found.state

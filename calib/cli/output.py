@@ -73,14 +73,18 @@ def print_table(table: Table, columns: int | None = None) -> None:
     if not table.rows:
         console.print(Text(table.empty))
         return
-    shown = table.columns[:columns]
-    rows = [table.cells(row)[: len(shown)] for row in table.rows]
+    shown = table.filled[:columns]
+    rows = [table.cells(row, shown) for row in table.rows]
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, c in enumerate(shown):
         # A heading wraps to the width of its cells, so that what room there is goes to the sentences.
         cell = max(len(r[i]) for r in rows)
-        label = textwrap.fill(c.label, max(cell, *(len(word) for word in c.label.split())), break_on_hyphens=False)
-        drawn.add_column(Text(label), justify="right" if c.numeric else "left", no_wrap=cell <= SENTENCE)
+        word = max(len(w) for w in c.label.split())
+        label = textwrap.fill(c.label, max(cell, word), break_on_hyphens=False)
+        drawn.add_column(
+            Text(label), justify="right" if c.numeric else "left", no_wrap=cell <= SENTENCE,
+            min_width=max(word, min(cell, SENTENCE)),
+        )  # fmt: skip
     colors = {"FIT": "green", "WARN": "yellow", "REFUSED": "red", "REJECT": "red"}
     for cells in rows:
         drawn.add_row(*(Text(cell, style=colors.get(cell, "")) for cell in cells))

@@ -76,7 +76,7 @@ def predict_rows(
         made |= dict(zip(RATES, (rate.value, rate.stderr, rate.low, rate.high), strict=True))
     rows = []
     for i in range(len(factor.value)):
-        row = {k: v[i] if isinstance(v, list) else v for k, v in table.items()}
+        row = {k: _whole(v[i] if isinstance(v, list) else v) for k, v in table.items()}
         row |= {k: _known(float(v[i])) for k, v in made.items()}
         rows.append(row | {"flag": str(factor.flags[i]), "calib_applied": factor.applied})
     return rows, [*table, *made, "flag", "calib_applied"]
@@ -95,3 +95,8 @@ def _number(cell: str, name: str, path: Path) -> float | None:
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def _whole(value: Any) -> Any:
+    """A count as it was written: 8, not 8.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value

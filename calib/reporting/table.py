@@ -40,9 +40,16 @@ class Table:
     rows: tuple[Mapping[str, Any], ...]
     empty: str = "There is nothing to show."
 
-    def cells(self, row: Mapping[str, Any]) -> list[str]:
-        """One row as it is shown."""
-        return [number(row.get(c.key), c.kind) for c in self.columns]
+    @property
+    def filled(self) -> tuple[Column, ...]:
+        """The columns, without those of sentences that no row has."""
+        return tuple(
+            c for c in self.columns if c.kind != "long" or any(number(r.get(c.key), c.kind) for r in self.rows)
+        )
+
+    def cells(self, row: Mapping[str, Any], columns: tuple[Column, ...] | None = None) -> list[str]:
+        """One row as it is shown, in all or in some columns."""
+        return [number(row.get(c.key), c.kind) for c in columns or self.columns]
 
 
 def number(value: Any, kind: str) -> str:

@@ -17,7 +17,7 @@ from calib.fitting import FitResult, SeriesFit
 from calib.reporting.model_tables import roofline_tables, sensitivity_tables
 from calib.reporting.published import published_tables
 from calib.reporting.table import Column, Table, number
-from calib.schema import records
+from calib.schema import natural, records
 from calib.validation import IN_SAMPLE, PER_MODEL, Accuracy
 
 
@@ -284,14 +284,14 @@ def balance_table(coefficients: CoefficientSet) -> Table:
             "backend": b.backend, "model": b.model, "tp": b.tp, "pp": b.pp, "concurrency": b.concurrency,
             "factor": b.factor, "status": b.status,
         }
-        for b in coefficients.balance_factors
+        for b in sorted(coefficients.balance_factors, key=lambda b: (b.backend, natural(b.model), b.pp, b.concurrency or 0))
         if b.fitted
     ]  # fmt: skip
     return Table(
         name="balance",
         title="Balance factors",
         note=(
-            f"From {source.name} {source.version} for {source.system}: {source.note}. {source.step} step, layers placed by "
+            f"From {source.name} {source.version} for {source.system}: {source.note}. Balance of {source.step} steps, layers by "
             f"the rule '{source.partition}'."
         ),
         columns=(
@@ -308,13 +308,18 @@ def balance_table(coefficients: CoefficientSet) -> Table:
 
 
 def quality_table(findings: tuple[Finding, ...]) -> Table:
-    """What was set aside or warned about, and by which rule."""
+    """What was set aside or warned about, and by which rule; the same reason at many runs is one row."""
+    same: dict[tuple[str, str, str], list[Finding]] = {}
+    for f in sorted(findings, key=lambda f: (f.verdict, f.rule)):
+        same.setdefault((f.verdict, f.rule, f.reason), []).append(f)
     rows = [
         {
-            "verdict": f.verdict, "rule": f.rule, "subject": f.subject, "reason": f.reason, "limit": f.limit,
-            "source": f.source_file + (f":{f.source_row}" if f.source_row else ""),
+            "verdict": f[0].verdict, "rule": f[0].rule, "runs": len(f), "reason": f[0].reason, "limit": f[0].limit,
+            "subject": f[0].subject + (f" and {len(f) - 1} more" if len(f) > 1 else ""),
+            "source": f[0].source_file + (f":{f[0].source_row}" if f[0].source_row else ""),
+            "subjects": "; ".join(x.subject for x in f),
         }
-        for f in sorted(findings, key=lambda f: (f.verdict, f.rule))
+        for f in same.values()
     ]  # fmt: skip
     return Table(
         name="quality",
@@ -326,6 +331,7 @@ def quality_table(findings: tuple[Finding, ...]) -> Table:
         columns=(
             Column("verdict", "verdict", "verdict"),
             Column("rule", "rule"),
+            Column("runs", "runs", "int"),
             Column("subject", "run or series"),
             Column("reason", "reason", "long"),
             Column("limit", "limit", "plain"),
