@@ -31,6 +31,7 @@ from calib.readers.server_metrics import NOT_JSON, is_scrape, read_scrape, value
 __all__ = ["Hint", "path_hints", "read_hints"]
 
 SIZE_LIMIT = 64 * 2**20
+SIDECAR_LIMIT = 2**20
 TELEMETRY_LINES = 10_000
 LINE_LIMIT = 64 * 2**10
 LARGEST_DEGREE = {"tp": 64, "pp": 64, "dp": 1024}  # a folder named pp512 is about prompts
@@ -79,7 +80,7 @@ def read_hints(folder: Path, *, root: Path, run: str = "") -> tuple[list[Hint], 
     mine = names if len(summaries) <= 1 else _named_after(chosen)
     listing = [summaries[chosen]] if chosen else list(summaries.values())
     for path in _sidecars(folder, names, listing):
-        found.take(_sidecar(_open(path, root, unread), _relative(path, root)))
+        found.take(_sidecar(_open(path, root, unread, limit=SIDECAR_LIMIT), _relative(path, root)))
     for name, scrape in scrapes.items():
         if name in mine:
             found.take(scrape)
@@ -122,11 +123,11 @@ def _relative(path: Path, root: Path) -> str:
     return PurePosixPath(path.relative_to(root)).as_posix()
 
 
-def _open(path: Path, root: Path, unread: Found) -> dict[str, msgspec.Raw]:
+def _open(path: Path, root: Path, unread: Found, *, limit: int) -> dict[str, msgspec.Raw]:
     """The keys of the JSON object in ``path``, their values not decoded yet; empty where it is none."""
     unread.file = _relative(path, root)
     try:
-        content, _ = read_content(path, limit=SIZE_LIMIT)
+        content, _ = read_content(path, limit=limit)
         return msgspec.json.decode(content, type=dict[str, msgspec.Raw])
     except CampaignError as error:
         unread.strange("", error.problem)
@@ -144,7 +145,7 @@ def _documents(
     for name in names:
         if not name.endswith(SUFFIXES) or name in SKIPPED_FILES or "timeslices" in name:
             continue
-        document = _open(folder / name, root, unread)
+        document = _open(folder / name, root, unread, limit=SIZE_LIMIT)
         config = value_of(document, "input_config")
         if is_summary({**document, "input_config": config}):
             summaries[name] = {"input_config": config, "telemetry_data": value_of(document, "telemetry_data")}

@@ -143,8 +143,10 @@ class _Scrape:
 
     def total(self, counter: str, url: str | None = None) -> float:
         """Sum of a counter at one endpoint or at all; NaN where it is not known."""
-        values = [v for u, v in self.totals.get(counter, {}).items() if url in (None, u)]
-        return sum(values) if values else math.nan
+        known = self.totals.get(counter, {})
+        if url is not None:
+            return known.get(url, math.nan)
+        return sum(known.values()) if known else math.nan
 
 
 def _number(total: object) -> float:

@@ -166,6 +166,11 @@ def test_engines_of_vllm_are_counted_at_each_endpoint():
     }
 
 
+def test_a_server_of_one_engine_says_that_it_is_one(tmp_path):
+    write(tmp_path, METRICS, scrape(vllm__vllm_config_info={"engine": "0", "data_parallel_size": "1"}))
+    assert said(read_hints(tmp_path, root=tmp_path)[0])["dp"] == [1]
+
+
 def test_a_front_end_says_nothing():
     assert read_hints(DATA / "dynamo", root=DATA) == ([], {})
 
@@ -312,6 +317,13 @@ def test_the_beginning_of_long_records_is_no_bound(tmp_path):
     assert read_hints(tmp_path, root=tmp_path)[0] == []
 
 
+def test_more_gpus_than_are_kept_are_no_bound(tmp_path):
+    rows = [{"gpu_uuid": f"GPU-{i}", "gpu_model_name": "NVIDIA H200", "telemetry_data": {}} for i in range(501)]
+    text = "\n".join(map(json.dumps, rows))
+    (tmp_path / "gpu_telemetry_export.jsonl").write_text(text, encoding="utf-8")
+    assert said(read_hints(tmp_path, root=tmp_path)[0]) == {"system": ["h200_sxm"]}
+
+
 @pytest.mark.parametrize(
     ("name", "system"),
     [
@@ -405,6 +417,14 @@ def test_what_could_not_be_read_is_said(tmp_path, monkeypatch):
         "deep.json: is not a JSON object", "deployment.json: is not a JSON object", "pipe.json: is not a file",
         "server_metrics_export.json: is 0 MiB, over the limit of 0 MiB",
     )}  # fmt: skip
+
+
+def test_a_side_car_is_small(tmp_path):
+    write(tmp_path, "deployment.json", {"tp": 4, "pad": "x" * deployment.SIDECAR_LIMIT})
+    assert read_hints(tmp_path, root=tmp_path) == (
+        [],
+        {"unread": ("deployment.json: is 1 MiB, over the limit of 1 MiB",)},
+    )
 
 
 def test_a_scrape_nested_too_deep_costs_only_that_metric(tmp_path):
