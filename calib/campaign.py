@@ -13,18 +13,15 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from calib.campaign_config import CONFIG_NAME, CampaignConfig, Stated, parse_config
+from calib.campaign_config import CONFIG_NAME, CampaignConfig, parse_config
 from calib.campaign_files import companions, inside, published_files, read_all, read_published, uncovered
 from calib.coefficients import InputFile
-from calib.errors import BreakdownError, CampaignError, ContradictionError, UnknownTopologyError
+from calib.errors import BreakdownError, CampaignError
 from calib.provenance import read_bytes, sha256_bytes
 from calib.readers import ReadRun, UnreadableRun
 from calib.schema import run_table
 from calib.stages import Breakdowns
-
-REQUIRED = ("model", "backend", "backend_version", "system", "gpus", "tp", "pp", "isl", "osl")
-BACKENDS = ("vllm", "sglang", "trtllm")
-
+from calib.topology import place, where_is
 
 FindingVerdict = Literal["INFO", "WARN", "CORRECTED", "REJECT"]
 
@@ -53,6 +50,8 @@ class Campaign:
         The run table (`calib.schema`), one row a run; ``verdict`` and ``rules`` come from screening.
     facts : mapping
         ``(source_file, source_row)`` -> what the file says beside the run table, for the screening rules.
+    learnt : mapping
+        ``(source_file, source_row)`` -> for each identifying field, where it was learnt.
     published : mapping
         Name of a published table -> its rows, for comparison only.
     findings : tuple of Finding
@@ -65,6 +64,7 @@ class Campaign:
     breakdowns: Breakdowns | None
     inputs: tuple[InputFile, ...]
     facts: Mapping[tuple[str, int], Mapping[str, object]] = field(default_factory=dict)
+    learnt: Mapping[tuple[str, int], Mapping[str, str]] = field(default_factory=dict)
     published: Mapping[str, tuple[Mapping[str, str], ...]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
@@ -106,7 +106,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
     config = parse_config(data, file=path)
     read = [(run, stated, label) for run, stated, label in read_all(folder, config)]
     good = [(r, s, label) for r, s, label in read if isinstance(r, ReadRun)]
-    rows = [_merge(r, s, config.defaults, config.aliases, label, config.name, path) for r, s, label in good]
+    placed = [place(r, stated, label, config, path) for r, stated, label in good]
     # Everything that was read, good or not: a file that turned bad must not leave the digest as it was.
     names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in read)]
     names += [name for name in published_files(config).values() if name]
@@ -116,7 +116,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         steps = Breakdowns.load(inside(folder, config.balance.file, path, "balance.file"))
         names.append(config.balance.file)
     unreadable = [
-        Finding("unreadable", "REJECT", _where(r), r.reason, r.source_file, r.source_row)
+        Finding("unreadable", "REJECT", where_is(r), r.reason, r.source_file, r.source_row)
         for r, _, _ in read
         if isinstance(r, UnreadableRun)
     ]
@@ -124,7 +124,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
     campaign = Campaign(
         folder=folder,
         config=config,
-        runs=run_table(rows),
+        runs=run_table([p.row for p in placed]),
         breakdowns=steps,
         inputs=tuple(
             InputFile(campaign=config.name, path=name, sha256=sha256_bytes(read_bytes(folder / name)))
@@ -132,6 +132,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
             if (folder / name).is_file()
         ),
         facts={(r.source_file, r.source_row): r.facts for r, _, _ in good},
+        learnt={(r.source_file, r.source_row): p.learnt for (r, _, _), p in zip(good, placed, strict=True)},
         published=read_published(folder, config, path),
         findings=(*unreadable, *missed),
     )
@@ -150,63 +151,6 @@ def _check_system(campaign: Campaign, file: str | Path) -> Campaign:
             remedy="give breakdowns of the system that was measured",
         )
     return campaign
-
-
-def _merge(
-    run: ReadRun,
-    entry: Mapping[str, object],
-    defaults: Stated,
-    aliases: Mapping[str, str],
-    label: str,
-    campaign: str,
-    toml: Path,
-) -> dict[str, object]:
-    """One row of the run table; what several sources state must agree."""
-    where = _where(run)
-    row: dict[str, object] = {"campaign": campaign, "verdict": "OK", "rules": "", **run.stated}
-    if isinstance(model := row.get("model"), str):
-        row["model"] = aliases.get(model, model)
-    for section, stated in ((label, entry), ("defaults", defaults.given())):
-        for name, value in stated.items():
-            if row.setdefault(name, value) != value:
-                raise ContradictionError(
-                    f"is {value!r} there and {row[name]!r} in {where if name in run.stated else label}",
-                    file=toml,
-                    field=f"{section}.{name}",
-                    remedy="correct the one that is wrong",
-                )
-    for name in REQUIRED:
-        if row.get(name) is None:
-            raise UnknownTopologyError(
-                f"of {where} is stated neither there nor in {toml.name}",
-                file=toml,
-                field=name,
-                remedy=f"fill it in there, or state {name} in [[runs]], or under [defaults] where it holds for every run",
-            )
-    if row["backend"] not in BACKENDS:
-        raise CampaignError(
-            f"of {where} is not a known engine", file=toml, field="backend", value=row["backend"],
-            remedy=f"use one of {', '.join(BACKENDS)}",
-        )  # fmt: skip
-    row.setdefault("replicas", 1)
-    gpus, used = _int(row["gpus"]), _int(row["tp"]) * _int(row["pp"]) * _int(row.get("dp", 1))
-    if "dp" not in row and gpus % used == 0:
-        row["dp"] = gpus // used
-    elif gpus != used:
-        raise ContradictionError(
-            f"of {where} is not tp*pp*dp = {used}", file=toml, field="gpus", value=gpus,
-            remedy="correct gpus (of one replica), tp, pp or dp",
-        )  # fmt: skip
-    row |= {"source_file": run.source_file, "source_row": run.source_row, "source_sha256": run.source_sha256}
-    return row
-
-
-def _int(value: Any) -> int:
-    return int(value)
-
-
-def _where(run: ReadRun | UnreadableRun) -> str:
-    return f"{run.source_file} line {run.source_row}" if run.source_row else run.source_file
 
 
 def describe_run(row: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from calib.schema import IDENTITY, LARGEST_COUNT
 from calib.stages.layout import PARTITION_RULES
 
 CONFIG_NAME = "campaign.toml"
+EngineFlag = str | int | float | bool | tuple[int, ...]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -48,6 +49,7 @@ class RunFolder(Stated, frozen=True, kw_only=True):
     """Result folders or files of any tool that calib reads. ``{tp}`` and the like stand for the numbers in their names."""
 
     folder: str
+    engine: dict[str, EngineFlag] = {}
 
 
 class Table(_Section, frozen=True, kw_only=True):
@@ -94,7 +96,7 @@ class CampaignConfig(_Section, frozen=True, kw_only=True):
     matching: Matching
     defaults: Stated = Stated()
     aliases: dict[str, str] = {}
-    engine: dict[str, str | int | float | bool] = {}
+    engine: dict[str, EngineFlag] = {}
     tables: tuple[Table, ...] = ()
     runs: tuple[RunFolder, ...] = ()
     balance: Balance | None = None

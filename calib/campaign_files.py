@@ -6,12 +6,14 @@ import csv
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from calib.campaign_config import CONFIG_NAME, CampaignConfig
 from calib.errors import CampaignError, ContradictionError, UnknownTopologyError
 from calib.provenance import read_bytes
 from calib.readers import ReadRun, UnreadableRun
+from calib.readers.deployment import path_hints, read_hints
 from calib.readers.discover import holds_results, read_path
 from calib.readers.table import NUMBER, read_table
 from calib.schema import COUNTS, LARGEST_COUNT
@@ -63,10 +65,30 @@ def _check_published(
 def companions(run: ReadRun) -> list[str]:
     """Files beside the run's own that its figures come from: per-request records, and the other trials of a cell."""
     records, trials = run.facts.get("records_file"), run.facts.get("trial_files")
-    names = [records] if isinstance(records, str) else []
+    hints = run.facts.get("hints", ())
+    names = [h.file for h in hints] if isinstance(hints, tuple) else []
+    names += [records] if isinstance(records, str) else []
     if isinstance(trials, tuple):
         names += [str(name) for name, *_ in trials]
     return names
+
+
+def learn(run: ReadRun | UnreadableRun, root: Path, engine: Mapping[str, object]) -> ReadRun | UnreadableRun:
+    """The run with what the files beside it say about the deployment, and with its engine flags.
+
+    Only aiperf has files beside a run; what a side-car says of the engine wins over the campaign's general statement.
+    """
+    if isinstance(run, UnreadableRun):
+        return run
+    facts: dict[str, object] = dict(run.facts) | {"path_hints": tuple(path_hints(run.source_file))}
+    if run.stated.get("tool") == "aiperf":
+        path = root / run.source_file
+        hints, said = read_hints(path.parent, root=root, run=path.name)
+        facts |= said | {"hints": tuple(hints)}
+    own = facts.get("engine")
+    if flags := {**engine, **(own if isinstance(own, dict) else {})}:
+        facts["engine"] = flags
+    return replace(run, facts=facts)
 
 
 def read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]]:
@@ -88,7 +110,10 @@ def read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | Unrea
                         f"says {name} = {stated[name]} and the folder name {path.name} says {value}",
                         file=toml, field=label, remedy="correct the one that is wrong",
                     )  # fmt: skip
-            found += [(run, stated, label) for run in read_path(path, root=folder)]
+            found += [
+                (learn(run, folder, config.engine | entry.engine), stated, label)
+                for run in read_path(path, root=folder)
+            ]
     return found
 
 

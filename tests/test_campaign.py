@@ -167,7 +167,7 @@ def test_a_folder_name_and_an_entry_that_differ_are_a_contradiction(aiperf_folde
 def test_defaults_that_a_folder_name_contradicts_are_a_contradiction(aiperf_folder, edit):
     folder = aiperf_folder()
     edit(folder / "campaign.toml", "gpus = 8", "gpus = 8\npp = 2")
-    with pytest.raises(ContradictionError, match=r"defaults.pp'.*2 there and \d in runs\[0\]"):
+    with pytest.raises(ContradictionError, match=r"defaults.pp'.*2 there and \d in campaign.toml runs\[0\]"):
         load_campaign(folder)
 
 

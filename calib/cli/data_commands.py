@@ -92,7 +92,9 @@ def _load(paths: list[str] | None, strict: bool) -> list[Campaign]:
 
 
 def _document(campaign: Campaign) -> dict[str, object]:
-    return {"campaign": campaign.name, "runs": frame_rows(campaign.runs), "findings": finding_rows(campaign.findings)}
+    learnt = [{"source_file": f, "source_row": r, "fields": dict(m)} for (f, r), m in sorted(campaign.learnt.items())]
+    rows, findings = frame_rows(campaign.runs), finding_rows(campaign.findings)
+    return {"campaign": campaign.name, "runs": rows, "learnt": learnt, "findings": findings}
 
 
 def _title(campaign: Campaign, of: int) -> None:

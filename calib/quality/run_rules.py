@@ -247,6 +247,32 @@ def _unmapped(run: Run, _: float) -> Seen | None:
     )
 
 
+def _name(run: Run, _: float) -> Seen | None:
+    hints = run.facts.get("path_hints")
+    for hint in hints if isinstance(hints, tuple) else ():
+        if hint.field in run.row and int(run.row[hint.field]) != hint.value:
+            return Seen(None, f"its path says {hint.field} = {hint.value}, and it is {run.row[hint.field]}")
+    return None
+
+
+def _odd_labels(run: Run, _: float) -> Seen | None:
+    said = [x for name in ("odd_labels", "unread") for x in run.facts.get(name, ()) or ()]  # type: ignore[attr-defined]
+    return (
+        Seen(None, f"files beside it could not be used as a check: {'; '.join(map(str, said[:3]))}") if said else None
+    )
+
+
+def _server_tokens(run: Run, limit: float) -> Seen | None:
+    server, done, osl = run.fact("server_generation_tokens"), run.number("completed_requests"), run.fact("measured_osl")
+    if server is None or not done or not osl or abs(server / (done * osl) - 1) <= limit:
+        return None
+    ratio = server / (done * osl)
+    return Seen(
+        ratio,
+        f"the server generated {ratio:.2f} times the tokens that were counted: somebody else used it, or they miscount",
+    )
+
+
 def _no_concurrency(run: Run, _: float) -> Seen | None:
     if (
         run.number("concurrency") is None
@@ -287,5 +313,8 @@ RUN_RULES: tuple[Rule, ...] = (
     Rule("cut_requests", "WARN", "requests cut at the end of the run", NONE, _cut),
     Rule("client_bound", "WARN", "client's own delay over TTFT", 0.05, _client),
     Rule("unmapped", "WARN", "figures whose definition cannot be mapped", NONE, _unmapped),
+    Rule("name_differs", "WARN", "a path that names other degrees than the run has", NONE, _name),
+    Rule("odd_labels", "WARN", "files beside the run that could not be used as a check", NONE, _odd_labels),
+    Rule("server_tokens", "WARN", "server's tokens over those counted, minus 1", 0.05, _server_tokens),
     Rule("no_concurrency", "WARN", "concurrency not stated", NONE, _no_concurrency),
 )  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from calib.errors import CampaignError
-from calib.readers.aiperf import SKIPPED_FILES, is_summary
+from calib.readers.aiperf import is_summary
 from calib.readers.definitions import dig
 from calib.readers.files import read_content
 from calib.readers.hints import MOST, Found, Hint, gpu_system, shown, text, whole
@@ -30,6 +30,7 @@ from calib.readers.server_metrics import NOT_JSON, is_scrape, read_scrape, value
 
 __all__ = ["Hint", "path_hints", "read_hints"]
 
+NO_SIDE_CARS = frozenset({"inputs.json", "outputs.json", "run_config.json", "phase_manifest.json"})
 SIZE_LIMIT = 64 * 2**20
 SIDECAR_LIMIT = 2**20
 TELEMETRY_LINES = 10_000
@@ -143,7 +144,7 @@ def _documents(
     summaries: dict[str, Mapping[str, Any]] = {}
     scrapes: dict[str, Found] = {}
     for name in names:
-        if not name.endswith(SUFFIXES) or name in SKIPPED_FILES or "timeslices" in name:
+        if not name.endswith(SUFFIXES) or name in NO_SIDE_CARS or "timeslices" in name:
             continue
         document = _open(folder / name, root, unread, limit=SIZE_LIMIT)
         config = value_of(document, "input_config")
@@ -173,7 +174,7 @@ def _sidecars(folder: Path, names: list[str], summaries: Iterable[Mapping[str, A
             wanted |= dict.fromkeys(fnmatch.filter(names, pattern) if "{{" in path else [path])
     for name in wanted:
         parts = PurePosixPath(name).parts
-        inside = not name.startswith("/") and ".." not in parts and not SKIPPED_FILES.intersection(parts)
+        inside = not name.startswith("/") and ".." not in parts and not NO_SIDE_CARS.intersection(parts)
         if inside and name.endswith(".json") and os.path.isfile(folder / name):
             yield folder / name
 
