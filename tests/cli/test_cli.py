@@ -337,3 +337,16 @@ def test_the_module_runs_as_a_program():
     done = in_a_process("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("calib 0.")
+
+
+@pytest.mark.parametrize(
+    "where", [{"TZ": "Asia/Kolkata"}, {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}, {"PYTHONHASHSEED": "7"}]
+)
+def test_time_zone_locale_and_hash_seed_change_nothing(where):
+    import os
+
+    call = [sys.executable, "-m", "calib", "ingest", "--json", "h200-vllm-pp", "h20-trtllm-pp"]
+    plain, other = (
+        subprocess.run(call, capture_output=True, check=True, env=os.environ | extra).stdout for extra in ({}, where)
+    )
+    assert other == plain
