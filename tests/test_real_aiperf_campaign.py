@@ -7,6 +7,7 @@ import importlib.util
 import ipaddress
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -72,11 +73,9 @@ def test_throughputs_are_those_of_the_server():
         assert row["efficiency"] == pytest.approx(truth, rel=0.02)
 
 
-def test_the_campaign_names_no_machine():
+def test_the_campaign_holds_no_absolute_path():
     for name, data in contents(CAMPAIGN).items():
-        text = data.decode("utf-8")
-        for trace in ("/tmp", "/home", "/root", "/work", "/Users"):
-            assert trace not in text, name
+        assert re.findall(r"(?<![\w.:/])/\w[^\s\"]*", data.decode("utf-8")) == [], name
 
 
 def server_module() -> ModuleType:
