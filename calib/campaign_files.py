@@ -30,10 +30,12 @@ _PUBLISHED = {
 
 
 def published_files(config: CampaignConfig) -> dict[str, str | None]:
+    """Name of each published table that a campaign carries -> its file."""
     return {name: getattr(config.published, name) for name in _PUBLISHED} if config.published else {}
 
 
 def read_published(folder: Path, config: CampaignConfig, toml: Path) -> dict[str, tuple[Mapping[str, str], ...]]:
+    """The published tables by name; `CampaignError` where one is not what its name says."""
     tables: dict[str, tuple[Mapping[str, str], ...]] = {}
     for name, file in published_files(config).items():
         if file is None:
@@ -154,6 +156,7 @@ def folders_of(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple
 
 
 def inside(folder: Path, name: str, toml: Path, field: str) -> Path:
+    """The path of a file named in ``campaign.toml``; `CampaignError` where it leaves the folder or is not there."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise CampaignError(

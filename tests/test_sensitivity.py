@@ -8,11 +8,11 @@ from calib.sensitivity import CHOICES, sensitivity
 
 def test_every_choice_is_in_the_table():
     rows = sensitivity(load_campaign("h200-vllm-pp"))
-    assert [c.label for c in CHOICES] == list(dict.fromkeys(r["choice"] for r in rows))
+    told = list(dict.fromkeys(r["choice"] for r in rows))
+    assert told == [c.label for c in CHOICES if c.label != "peak matching"]  # that is the campaign's own
     by = {(r["choice"], r["model"]): r["s"] for r in rows}
     for model in ("Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B", "Qwen/Qwen3-32B-FP8"):
         published = by[("as published", model)]
-        assert by[("peak matching", model)] == published  # the campaign's own matching
         # Without balance the residual holds the imbalance too, so s is larger.
         assert by[("balance 1", model)] > published
         assert abs(by[("balance of mixed prefill and decode steps", model)] - published) < 0.01

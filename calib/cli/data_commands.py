@@ -52,7 +52,7 @@ def check(paths: PathsArg = None, strict: StrictOption = False, json: JsonOption
                 ", ".join(f"{counts.get(v, 0)} {v}" for v in ("OK", "WARN", "CORRECTED", "REJECT"))
                 + f" of {len(campaign.runs)} runs"
             )
-            print_table(quality_table(campaign.findings))
+            print_table(quality_table(campaign.findings, grouped=False))
     _require_usable(loaded)
 
 

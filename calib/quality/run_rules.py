@@ -117,7 +117,7 @@ def _cache(run: Run, limit: float) -> Seen | None:
         kind = "random prompts" if random else "prompts not known to be random"
         return Seen(rate, f"{rate:.1%} of the prompt tokens came from the prefix cache, on {kind}", verdict=verdict)
     if "random_prompts" in run.facts and run.row.get("tool") == "aiperf":
-        return Seen(None, "no server metrics, so prefix-cache hits are unknown", verdict="WARN")
+        return Seen(None, "no prefix-cache counters of the server, so hits are unknown", verdict="WARN")
     return None
 
 
@@ -203,7 +203,7 @@ def _littles_law(run: Run, limit: float) -> Seen | None:
     """C requests in flight, each OSL tokens in TTFT + (OSL-1)*ITL, against what was counted."""
     names = ("output_tokens_per_s", "ttft_p50_ms", "itl_p50_ms", "concurrency")
     x, ttft, itl, c = (run.number(n) for n in names)
-    if x is None or ttft is None or itl is None or c is None or not math.isfinite(x + ttft + itl):
+    if x is None or ttft is None or itl is None or c is None or not (math.isfinite(x + ttft + itl) and x > 0):
         return None
     osl, replicas = run.fact("measured_osl") or float(run.row["osl"]), float(run.row["replicas"])
     in_flight = (ttft + (osl - 1) * itl) / 1000

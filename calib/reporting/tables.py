@@ -307,11 +307,11 @@ def balance_table(coefficients: CoefficientSet) -> Table:
     )
 
 
-def quality_table(findings: tuple[Finding, ...]) -> Table:
-    """What was set aside or warned about, and by which rule; the same reason at many runs is one row."""
-    same: dict[tuple[str, str, str], list[Finding]] = {}
-    for f in sorted(findings, key=lambda f: (f.verdict, f.rule)):
-        same.setdefault((f.verdict, f.rule, f.reason), []).append(f)
+def quality_table(findings: tuple[Finding, ...], *, grouped: bool = True) -> Table:
+    """What was set aside or warned about, and by which rule; ``grouped``, the same reason at many runs is one row."""
+    same: dict[tuple[object, ...], list[Finding]] = {}
+    for i, f in enumerate(sorted(findings, key=lambda f: (f.verdict, f.rule))):
+        same.setdefault((f.verdict, f.rule, f.reason) if grouped else (i,), []).append(f)
     rows = [
         {
             "verdict": f[0].verdict, "rule": f[0].rule, "runs": len(f), "reason": f[0].reason, "limit": f[0].limit,

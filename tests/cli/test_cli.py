@@ -46,7 +46,9 @@ def test_run_json_is_one_document_in_full_precision(cli, tmp_path):
     assert found["new"] is True
     assert found["coefficients"][0]["s"] == pytest.approx(0.2060, abs=1e-3)
     assert len(repr(found["coefficients"][0]["s"])) > 10
-    assert {f["rule"] for f in found["findings"]} == {"disputed_label", "few_requests", "littles_law", "peak_at_edge"}
+    assert {f["rule"] for f in found["findings"]} == {
+        "disputed_label", "few_requests", "littles_law", "no_microbatching", "peak_at_edge",
+    }  # fmt: skip
     assert cli("run", "--json", "--out", tmp_path).out.count('"new": false') == 1
 
 
