@@ -31,8 +31,7 @@ def check(name, row=None, facts=None):
         ("error_rate", {"failed_requests": 2.0}, {}, "REJECT"),
         ("unfinished", {}, {"requested_requests": 101}, "REJECT"),
         ("unfinished", {}, {"requested_requests": 100}, None),
-        ("unfinished", {}, {"requested_requests": 50, "trials": 2}, None),
-        ("unfinished", {}, {"requested_requests": 51, "trials": 2}, "REJECT"),
+        ("unfinished", {}, {"requested_requests": 100, "trials": 2}, None),  # both are sums over trials
         ("open_loop", {}, {"load_type": "poisson"}, "REJECT"),
         ("open_loop", {}, {"concurrency_is_cap": True}, "REJECT"),
         ("several_urls", {}, {"urls": 2}, "REJECT"),
@@ -75,6 +74,10 @@ def check(name, row=None, facts=None):
         ("client_bound", {}, {"client_delay_p99_ms": 1.0, "ttft_p99_ms": 10.0}, "WARN"),
         ("client_bound", {}, {"client_delay_p99_ms": 0.4, "ttft_p99_ms": 10.0}, None),
         ("unmapped", {}, {"unmapped": ("itl_p50_ms: per chunk",)}, "WARN"),
+        ("server_tokens", {}, {"server_generation_tokens": 2200.0, "measured_osl": 20.0}, "WARN"),
+        ("server_tokens", {}, {"server_generation_tokens": 2080.0, "measured_osl": 20.0}, None),
+        ("server_tokens", {}, {"server_generation_tokens": 2200.0, "measured_osl": 20.0, "warmup": True}, None),
+        ("odd_labels", {}, {"odd_labels": ("tp is 'auto'",)}, "WARN"),
         ("no_concurrency", {"concurrency": None}, {"load_type": "concurrency"}, "WARN"),
     ],
 )  # fmt: skip

@@ -59,7 +59,7 @@ def _error_rate(run: Run, limit: float) -> Seen | None:
 def _unfinished(run: Run, _: float) -> Seen | None:
     asked, done = run.fact("requested_requests"), run.number("completed_requests")
     failed = run.number("failed_requests") or 0.0
-    if asked is None or done is None or done + failed >= asked * (run.fact("trials") or 1):
+    if asked is None or done is None or done + failed >= asked:
         return None
     return Seen(done, f"only {done:g} of {asked:g} requests finished")
 
@@ -264,6 +264,8 @@ def _odd_labels(run: Run, _: float) -> Seen | None:
 
 def _server_tokens(run: Run, limit: float) -> Seen | None:
     server, done, osl = run.fact("server_generation_tokens"), run.number("completed_requests"), run.fact("measured_osl")
+    if run.facts.get("warmup") or (run.fact("trials") or 1) > 1:
+        return None  # the server's count may hold the warm-up, and is of one trial
     if server is None or not done or not osl or abs(server / (done * osl) - 1) <= limit:
         return None
     ratio = server / (done * osl)

@@ -13,10 +13,16 @@ from pathlib import Path, PurePosixPath
 from calib.errors import CampaignError
 from calib.readers import aiperf
 from calib.readers.base import ReadRun, UnreadableRun
-from calib.readers.registry import SUFFIXES, read_file
+from calib.readers.registry import READERS, SUFFIXES, Reader, read_file
 
 # Files of an aiperf run that hold no run of any tool, and may be gigabytes.
 _SIDE_FILES = ("profile_export", "server_metrics", "gpu_telemetry", "timeslices", "inputs.json", "outputs.json")
+# A packed summary lies outside the folder that aiperf's own reader looks at, so it is read by itself.
+_PACKED_AIPERF = Reader(
+    "aiperf",
+    aiperf.is_summary,
+    lambda document, *, file, digest: [aiperf.parse_summary(document, file=file, digest=digest)],
+)
 NOTHING = "holds no result of a tool that can be read: the run failed, or it is another tool's"
 
 
@@ -57,8 +63,9 @@ def holds_results(files: Iterable[Path], *, root: Path) -> bool:
 
 
 def _read_file(path: Path, root: Path) -> list[ReadRun | UnreadableRun]:
+    packed = path.name.endswith((".gz", ".zst"))
     try:
-        return read_file(path, root=root)
+        return read_file(path, root=root, readers=(*READERS, _PACKED_AIPERF) if packed else READERS)
     except CampaignError as error:
         if type(error) is not CampaignError:  # a topology that cannot be is no matter of one run
             raise
@@ -69,8 +76,16 @@ def _files(folder: Path) -> Iterator[Path]:
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for name in sorted(names):
-            if name.endswith(SUFFIXES) and not name.startswith(".") and not any(s in name for s in _SIDE_FILES):
+            if _may_hold_runs(name):
                 yield Path(here, name)
+
+
+def _may_hold_runs(name: str) -> bool:
+    """Whether a file may be another tool's result, or a packed summary of aiperf."""
+    if not name.endswith(SUFFIXES) or name.startswith("."):
+        return False
+    packed_summary = name.endswith((".json.gz", ".json.zst")) and "profile_export" in name and "timeslices" not in name
+    return packed_summary or not any(s in name for s in _SIDE_FILES)
 
 
 def _name(path: Path, root: Path) -> str:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calib import load_campaign
+from calib.errors import ContradictionError
 from calib.readers import ReadRun, UnreadableRun
 from calib.readers.aiperf import is_summary, parse_summary, read_runs
 from calib.readers.aiperf_records import read_records
@@ -364,26 +365,73 @@ def test_the_order_in_which_the_disk_lists_files_does_not_matter(shared, monkeyp
     assert read(shared, case) == expected
 
 
-@pytest.mark.parametrize(
-    ("case", "rule"),
-    [
-        ("b_partial_errors", "error_rate"),  # 7 of 20
-        ("e_sigint_midway", "cancelled"),
-        ("j2_request_rate_with_conc", "open_loop"),
-        ("r_multi_url", "several_urls"),
-        ("ad_multi_phase", "pooled_phases"),
+# Every sample with what each of its runs is worth: (concurrency, verdict, rules), read off FORMATS.md and the files. All are
+# short runs of a slow client on a CPU: fewer than 10 requests a slot, hence the first two rules of SHORT.
+SHORT = "few_requests littles_law no_warmup client_bound"
+WORTH = {
+    "00_base_single_run": [(4, "WARN", SHORT)],
+    "a_multirun_sweep": [(1, "WARN", f"prefix_cache {SHORT}"), (2, "WARN", f"prefix_cache {SHORT} peak_at_edge")],
+    "ac_rate_sweep": [(None, "REJECT", "open_loop no_warmup client_bound")] * 2,
+    "ad_multi_phase": [(None, "REJECT", "pooled_phases no_warmup client_bound no_concurrency")],
+    "ae_sweep_one_cell_fails": [(1, "WARN", SHORT), (2, "WARN", f"{SHORT} peak_at_edge")],
+    "b_partial_errors": [(4, "REJECT", f"error_rate {SHORT}")],  # 7 of 20
+    "c_all_fail": [],
+    "d_nonstreaming": [(4, "WARN", "few_requests no_warmup")],
+    "e_sigint_midway": [(4, "REJECT", "cancelled unfinished few_requests no_warmup client_bound server_tokens")],
+    "f2_duration_grace0": [(4, "WARN", "few_requests no_warmup grace_0 client_bound server_tokens")],
+    "g_server_token_count": [(4, "WARN", SHORT)],
+    "h_export_prefix": [(4, "WARN", f"{SHORT} name_differs")],  # it is called tp4pp2, and stated here as TP8/PP1
+    "i_warmup": [(4, "WARN", "few_requests littles_law client_bound")],
+    "j2_request_rate_with_conc": [(None, "REJECT", "open_loop no_warmup client_bound")],
+    "m_chunked_tokens": [(4, "CORRECTED", f"chunked_tokens {SHORT}")],
+    "n_early_eos": [(4, "WARN", f"early_end {SHORT}")],  # OSL 11.8 of 20
+    "old_aiperf_0.1.1_ok": [(4, "WARN", "prefix_cache few_requests littles_law")],
+    "old_aiperf_0.6.0": [(4, "WARN", "few_requests littles_law")],
+    "old_aiperf_0.8.0_sweep": [
+        (1, "WARN", "few_requests littles_law no_warmup"),
+        (2, "WARN", "few_requests littles_law no_warmup peak_at_edge"),
     ],
-)
-def test_what_a_summary_hides_is_set_aside_by_name(shared, tmp_path, case, rule):
-    shutil.copytree(sample(shared, case), tmp_path / "run")
-    (tmp_path / "campaign.toml").write_text(
-        'format_version = 1\nname = "n"\ntitle = "t"\nsource = "s"\nmatching = "peak"\n[defaults]\nsystem = "h200_sxm"\n'
-        "gpus = 8\n"
-        'backend = "vllm"\nbackend_version = "1"\n[[runs]]\nfolder = "run"\ntp = 8\npp = 1\n'
+    "p_tokenizer_mismatch": [(4, "REJECT", f"usage_mismatch prefix_cache early_end chunked_tokens {SHORT}")],
+    "r_multi_url": [(4, "REJECT", f"several_urls {SHORT}")],
+    "w_multirun_nosweep": [(2, "WARN", SHORT)],
+}
+
+
+def campaign_of(sample_folder, folder, stated='system = "h200_sxm"\ngpus = 8\ntp = 8\npp = 1'):
+    shutil.copytree(sample_folder, folder / "run")
+    (folder / "campaign.toml").write_text(
+        'format_version = 1\nname = "n"\ntitle = "t"\nsource = "s"\nmatching = "peak"\n[defaults]\nbackend = "vllm"\n'
+        f'backend_version = "1"\n{stated}\n[[runs]]\nfolder = "run"\n'
     )
-    campaign = load_campaign(tmp_path)
-    assert campaign.runs["verdict"].tolist() == ["REJECT"]
-    assert rule in {f.rule for f in campaign.set_aside()}
+    return load_campaign(folder)
+
+
+@pytest.mark.parametrize("case", sorted(WORTH))
+def test_what_every_sample_is_worth(shared, tmp_path, case):
+    campaign = campaign_of(sample(shared, case), tmp_path)
+    rows = campaign.runs.to_dict("records")
+    worth = [
+        (None if r["concurrency"] != r["concurrency"] else r["concurrency"], r["verdict"], r["rules"]) for r in rows
+    ]
+    assert [(None if str(c) == "<NA>" else c, v, rules) for c, v, rules in worth] == WORTH[case]
+
+
+def test_the_cell_of_a_sweep_that_failed_and_a_run_that_failed_are_named(shared, tmp_path):
+    (failed,) = campaign_of(sample(shared, "ae_sweep_one_cell_fails"), tmp_path / "a").set_aside()
+    assert failed.reason == "cell phases.profiling.concurrency=4: all 4 requests failed (500 x 4)"
+    (failed,) = campaign_of(sample(shared, "c_all_fail"), tmp_path / "b").set_aside()
+    assert failed.reason == "all 8 requests failed (500 x 8)"
+
+
+def test_telemetry_checks_the_gpus(shared, tmp_path):
+    """Two H100 are listed."""
+    folder = sample(shared, "s_gpu_telemetry")
+    two = campaign_of(folder, tmp_path / "a", 'system = "h100_sxm"\ngpus = 2\ntp = 2\npp = 1')
+    assert two.runs["verdict"].tolist() == ["WARN"]
+    with pytest.raises(ContradictionError, match="says there were 2 GPUs"):
+        campaign_of(folder, tmp_path / "b", 'system = "h100_sxm"\ngpus = 8\ntp = 8\npp = 1')
+    with pytest.raises(ContradictionError, match="says system = 'h100_sxm'"):
+        campaign_of(folder, tmp_path / "c", 'system = "h200_sxm"\ngpus = 2\ntp = 2\npp = 1')
 
 
 def test_a_unit_that_is_not_expected_is_not_read_as_another(shared):
