@@ -16,7 +16,7 @@ import pandas as pd
 from calib.campaign_config import CONFIG_NAME, CampaignConfig, parse_config
 from calib.campaign_files import companions, inside, published_files, read_all, read_published, uncovered
 from calib.coefficients import InputFile
-from calib.errors import BreakdownError, CampaignError
+from calib.errors import BreakdownError, CampaignError, ContradictionError
 from calib.provenance import read_bytes, sha256_bytes
 from calib.readers import ReadRun, UnreadableRun
 from calib.schema import run_table
@@ -136,7 +136,18 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         published=read_published(folder, config, path),
         findings=(*unreadable, *missed),
     )
+    _check_sweep(campaign, path)
     return _check_system(campaign, folder / config.balance.file if config.balance else folder)
+
+
+def _check_sweep(campaign: Campaign, toml: Path) -> None:
+    """The range of concurrencies that the campaign claims, against its runs."""
+    seen = campaign.runs["concurrency"].dropna()
+    if campaign.config.sweep and len(seen) and (int(seen.min()), int(seen.max())) != campaign.config.sweep:
+        raise ContradictionError(
+            f"is not that of the runs, {int(seen.min())} to {int(seen.max())}", file=toml, field="sweep",
+            value=list(campaign.config.sweep), remedy="correct it, or add the runs that are missing",
+        )  # fmt: skip
 
 
 def _check_system(campaign: Campaign, file: str | Path) -> Campaign:

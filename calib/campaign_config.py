@@ -87,13 +87,18 @@ class Published(_Section, frozen=True, kw_only=True):
 
 
 class CampaignConfig(_Section, frozen=True, kw_only=True):
-    """``campaign.toml``. ``aliases`` maps the model names that tools write to the one name of the campaign."""
+    """``campaign.toml``.
+
+    ``sweep`` is the lowest and the highest concurrency that the campaign claims, held against its runs; ``aliases`` maps the
+    model names that tools write to the one name of the campaign.
+    """
 
     format_version: Literal[1]
     name: str
     title: str
     source: str
     matching: Matching
+    sweep: tuple[int, int] | None = None
     defaults: Stated = Stated()
     aliases: dict[str, str] = {}
     engine: dict[str, EngineFlag] = {}

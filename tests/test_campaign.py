@@ -59,6 +59,7 @@ def test_the_order_of_files_is_not_the_order_of_rows():
         ('partition = "vllm"', 'partition = "best"', CampaignError, r"balance.partition' = 'best'.*even, vllm"),
         ('[[tables]]\nfile = "points.csv"', "", CampaignError, r"names no results"),
         ('name = "h200-vllm-pp"', 'name = "h200-vllm-pp', CampaignError, r"is not TOML"),
+        ("sweep = [1, 64]", "sweep = [1, 128]", ContradictionError, r"'sweep' = \[1, 128\]: is not that of the runs, 1 to 64"),
         ('name = "h200-vllm-pp"', 'name = " "', CampaignError, r"'name': is empty"),
         ('tool = "guidellm"', 'tool = "guidellm "', CampaignError, r"spaces around it"),
         ('tool = "guidellm"', "isl = " + "9" * 5000, CampaignError, r"campaign.toml"),

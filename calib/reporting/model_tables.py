@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calib.campaign import Campaign
-from calib.reporting.table import Column, Table
+from calib.reporting.table import CONFIGURATION, Column, Table
 from calib.stages.compare import TELLING, compare_with_roofline
 
 
@@ -63,11 +63,7 @@ def roofline_tables(campaign: Campaign) -> list[Table]:
                 "explained by the op whose share of the step differs most."
             ),
             columns=(
-                Column("backend", "backend"),
-                Column("model", "model"),
-                Column("tp", "TP", "int"),
-                Column("pp", "PP", "int"),
-                Column("concurrency", "C [requests]", "int"),
+                *CONFIGURATION,
                 Column("source", "source [1]", "ratio"),
                 Column("roofline", "roofline [1]", "ratio"),
                 Column("difference", "roofline - source [1]", "ratio"),

@@ -29,6 +29,16 @@ class Column:
         return self.kind in NUMERIC
 
 
+# What tells one configuration from another, in most tables.
+CONFIGURATION = (
+    Column("backend", "backend"),
+    Column("model", "model"),
+    Column("tp", "TP", "int"),
+    Column("pp", "PP", "int"),
+    Column("concurrency", "C [requests]", "int"),
+)
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of raw values with their columns; ``empty`` is the sentence shown instead of no rows."""

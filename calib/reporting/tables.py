@@ -16,7 +16,7 @@ from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
 from calib.reporting.model_tables import roofline_tables, sensitivity_tables
 from calib.reporting.published import published_tables
-from calib.reporting.table import Column, Table, number
+from calib.reporting.table import CONFIGURATION, Column, Table, number
 from calib.schema import natural, records
 from calib.validation import IN_SAMPLE, PER_MODEL, Accuracy
 
@@ -119,11 +119,7 @@ def decomposition_table(decomposition: Decomposition) -> Table:
             "A negative share is a gain."
         ),
         columns=(
-            Column("backend", "backend"),
-            Column("model", "model"),
-            Column("tp", "TP", "int"),
-            Column("pp", "PP", "int"),
-            Column("concurrency", "C [requests]", "int"),
+            *CONFIGURATION,
             Column("efficiency", "efficiency [1]", "ratio"),
             Column("total_penalty_pp", "total penalty [pp]", "points"),
             Column("balance_share_pp", "balance share [pp]", "points"),
@@ -261,11 +257,7 @@ def predicted_table(accuracy: Accuracy) -> Table:
         title="Measured and predicted efficiency",
         note="With one s a model. Error = predicted - measured, in percentage points (pp).",
         columns=(
-            Column("backend", "backend"),
-            Column("model", "model"),
-            Column("tp", "TP", "int"),
-            Column("pp", "PP", "int"),
-            Column("concurrency", "C [requests]", "int"),
+            *CONFIGURATION,
             Column("measured", "measured [1]", "ratio"),
             Column("predicted", "predicted [1]", "ratio"),
             Column("error_pp", "error [pp]", "points"),
@@ -295,11 +287,7 @@ def balance_table(coefficients: CoefficientSet) -> Table:
             f"the rule '{source.partition}'."
         ),
         columns=(
-            Column("backend", "backend"),
-            Column("model", "model"),
-            Column("tp", "TP", "int"),
-            Column("pp", "PP", "int"),
-            Column("concurrency", "C [requests]", "int"),
+            *CONFIGURATION,
             Column("factor", "balance factor [1]", "ratio4"),
             Column("status", "is"),
         ),
