@@ -106,6 +106,23 @@ def decompose(
         An unknown matching or reference, or peak matching of ratios that are stated at several concurrencies.
     """
     matching = matching or campaign.config.matching
+    _check_options(matching, reference, error_floor, balance)
+    points, findings = _observe(usable(campaign), matching, error_floor)
+    kept: list[dict[str, Any]] = []
+    for point in points:
+        explained, said = _explain(campaign, point, balance)
+        findings += [f for f in said if f not in findings]
+        if explained:
+            kept.append(explained)
+    table = pd.DataFrame(kept, columns=list(COLUMNS))
+    table = table.astype({"concurrency": "Int64", "baseline_concurrency": "Int64"})
+    last = ("concurrency", "pp") if matching == "matched" else ("pp", "concurrency")
+    order = ["backend", "backend_version", *(c for c in SERIES if not c.startswith("backend")), *last]
+    table = table.sort_values(order, kind="stable", na_position="first", ignore_index=True, key=natural_key)
+    return Decomposition(campaign, matching, error_floor, balance, table, tuple(findings))
+
+
+def _check_options(matching: str, reference: str, error_floor: float, balance: str) -> None:
     if matching not in ("peak", "matched"):
         raise UsageError("must be 'peak' or 'matched'", field="matching", value=matching)
     if reference != "baseline":
@@ -117,43 +134,39 @@ def decompose(
         raise UsageError("must lie between 0 and 1", field="error_floor", value=error_floor)
     if balance not in BALANCES:
         raise UsageError("is not a known balance", field="balance", value=balance, remedy=f"use {', '.join(BALANCES)}")
-    runs = usable(campaign)
+
+
+def _observe(runs: pd.DataFrame, matching: Matching, error_floor: float) -> tuple[list[dict[str, Any]], list[Finding]]:
+    """The efficiency of every PP run against its baseline, and what has none."""
     findings: list[Finding] = [_dp_finding(r) for r in records(runs[runs["dp"] > 1])]
-    runs = runs[runs["dp"] == 1]
     points: list[dict[str, Any]] = []
-    for _, group in runs.groupby(list(SERIES), dropna=False, sort=True):
+    for _, group in runs[runs["dp"] == 1].groupby(list(SERIES), dropna=False, sort=True):
         stated = group[group["efficiency"].notna()]
-        measured = group[group["efficiency"].isna()]
         points += _stated_points(stated[stated["pp"] > 1], matching, error_floor)
-        found, missing = _measured_points(measured, matching, error_floor)
+        found, missing = _measured_points(group[group["efficiency"].isna()], matching, error_floor)
         points += found
         findings += missing
         if not (group["pp"] > 1).any():
-            row = records(group)[0]
-            findings.append(
-                _warn(NO_PP_RUN, row, f"{len(group)} pp = 1 runs have no PP run of their series to be a baseline of")
-            )
-    kept: list[dict[str, Any]] = []
-    for point in points:
-        limit = METRICS["efficiency"].high
-        if point["efficiency"] > limit:
-            reason = f"an efficiency of {point['efficiency']:g} is over {limit:g}, which no pipeline has"
-            findings.append(_finding(IMPLAUSIBLE, point, reason))
-            continue
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", UnknownOpWarning)
-            found_step, factor, reason = _balance(campaign, point, balance)
-        findings += [f for w in said if (f := _warn(UNKNOWN_OP, point, str(w.message))) not in findings]
-        if found_step is None or factor is None:
-            findings.append(_finding(NO_BALANCE, point, f"{reason}, so its balance factor is unknown"))
-        else:
-            kept.append(_decomposed(point, found_step, factor))
-    table = pd.DataFrame(kept, columns=list(COLUMNS))
-    table = table.astype({"concurrency": "Int64", "baseline_concurrency": "Int64"})
-    last = ("concurrency", "pp") if matching == "matched" else ("pp", "concurrency")
-    order = ["backend", "backend_version", *(c for c in SERIES if not c.startswith("backend")), *last]
-    table = table.sort_values(order, kind="stable", na_position="first", ignore_index=True, key=natural_key)
-    return Decomposition(campaign, matching, error_floor, balance, table, tuple(findings))
+            reason = f"{len(group)} pp = 1 runs have no PP run of their series to be a baseline of"
+            findings.append(_warn(NO_PP_RUN, records(group)[0], reason))
+    return points, findings
+
+
+def _explain(
+    campaign: Campaign, point: dict[str, Any], balance: BalanceKind
+) -> tuple[dict[str, Any] | None, list[Finding]]:
+    """The point with its shares, or None, and what is to be said of it."""
+    limit = METRICS["efficiency"].high
+    if point["efficiency"] > limit:
+        reason = f"an efficiency of {point['efficiency']:g} is over {limit:g}, which no pipeline has"
+        return None, [_finding(IMPLAUSIBLE, point, reason)]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UnknownOpWarning)
+        step, factor, reason = _balance(campaign, point, balance)
+    findings = [_warn(UNKNOWN_OP, point, str(w.message)) for w in said]
+    if step is None or factor is None:
+        return None, [*findings, _finding(NO_BALANCE, point, f"{reason}, so its balance factor is unknown")]
+    return _decomposed(point, step, factor), findings
 
 
 def _stated_points(group: pd.DataFrame, matching: Matching, floor: float) -> list[dict[str, Any]]:

@@ -13,9 +13,10 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from calib.provenance import SHORT
+from calib.reporting.headline import headline
 from calib.reporting.plots import alt_text, plot_efficiency, svg
 from calib.reporting.table import Table
-from calib.reporting.tables import ReportData, headline
+from calib.reporting.tables import ReportData
 
 MARKDOWN_TABLES = ("observed", "decomposition", "coefficients", "accuracy")
 MARKDOWN_LINES = 60

@@ -339,36 +339,3 @@ def provenance_table(coefficients: CoefficientSet) -> Table:
         columns=(Column("campaign", "campaign"), Column("path", "file"), Column("sha256", "SHA-256")),
         rows=tuple({"campaign": i.campaign, "path": i.path, "sha256": i.sha256} for i in coefficients.inputs),
     )
-
-
-def headline(data: ReportData) -> list[dict[str, str]]:
-    """A few sentences a backend that answer whether the prediction can be trusted."""
-    lines = []
-    for backend in sorted({str(s.key["backend"]) for s in data.fit.series}):
-        series = [s for s in data.fit.series if s.key["backend"] == backend]
-        verdicts = {s.verdict for s in series}
-        verdict = (
-            "REFUSED" if "REFUSED" in verdicts and "FIT" not in verdicts else "FIT" if verdicts == {"FIT"} else "WARN"
-        )
-        lines.append({"backend": backend, "verdict": verdict, "text": _trust(data, backend, series)})
-    return lines
-
-
-def _trust(data: ReportData, backend: str, series: list[SeriesFit]) -> str:
-    said = []
-    for word, verb in (("FIT", "fits"), ("REFUSED", "is refused for"), ("WARN", "could not be tested for")):
-        hit = [str(s.key["model"]) for s in series if s.verdict == word]
-        if hit:
-            said.append(
-                f"{verb} {len(hit)} of {len(series)} models" + ("" if word == "FIT" else f" ({', '.join(hit)})")
-            )
-    text = f"The form {data.fit.form.formula} {', '.join(said)}."
-    table = data.accuracy.summary
-    for r in records(table[(table["backend"] == backend) & (table["approach"] == PER_MODEL)]):
-        if r["predicted"]:
-            scheme = "In sample" if r["scheme"] == IN_SAMPLE else "For pp levels left out of the fit"
-            text += (
-                f" {scheme} the predicted efficiency is off by {r['mean_abs_error_pp']:.1f} pp on average,"
-                f" {r['max_abs_error_pp']:.1f} pp at worst ({r['predicted']} of {r['points']} points)."
-            )
-    return text

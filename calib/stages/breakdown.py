@@ -99,6 +99,26 @@ class StepRequest(_Record, frozen=True, kw_only=True):
     chunk_tokens: int = CHUNK_TOKENS
 
 
+def answer(
+    request: StepRequest, *, microbatch: int, num_layers: int, ops_ms: dict[str, float], across_nodes: bool
+) -> Step:
+    """The step a provider gives for ``request``; never measured where its pipeline crosses nodes."""
+    return Step(
+        model=request.model,
+        backend=request.backend,
+        tp=request.tp,
+        pp=request.pp,
+        concurrency=request.concurrency,
+        microbatch=microbatch,
+        isl=request.isl,
+        osl=request.osl,
+        kind=request.kind,
+        num_layers=num_layers,
+        status="never measured" if across_nodes else request.status,
+        ops_ms=ops_ms,
+    )
+
+
 class BreakdownProvider(Protocol):
     """A source of per-op latencies."""
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from calib.errors import BreakdownError, MissingExtraError
-from calib.stages.breakdown import Provider, Step, StepRequest
-from calib.stages.gpu import NEVER_MEASURED
+from calib.stages.breakdown import Provider, Step, StepRequest, answer
 from calib.stages.layout import check_op_counts
 from calib.stages.steady_state import microbatch_size
 
@@ -83,19 +82,12 @@ class AiconfiguratorProvider:
                 f"TP{request.tp}/PP{request.pp} ({type(error).__name__}: {error})",
                 remedy="give a folder with the model's config.json with --model-config, or a breakdown file",
             ) from None
-        return Step(
-            model=request.model,
-            backend=request.backend,
-            tp=request.tp,
-            pp=request.pp,
-            concurrency=request.concurrency,
+        return answer(
+            request,
             microbatch=microbatch,
-            isl=request.isl,
-            osl=request.osl,
             num_layers=int(model._num_layers),
-            status=NEVER_MEASURED if request.tp * request.pp > _gpus_per_node(database) else request.status,
-            kind=request.kind,
             ops_ms={name: round(float(ms), 9) for name, ms in ops.items()},
+            across_nodes=request.tp * request.pp > _gpus_per_node(database),
         )
 
     def _ops_ms(self, model: Any, database: Any, request: StepRequest, microbatch: int) -> dict[str, float]:

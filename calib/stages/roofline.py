@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calib.errors import BreakdownError
-from calib.stages.breakdown import Provider, Step, StepRequest
-from calib.stages.gpu import NEVER_MEASURED, Gpu, load_gpu
+from calib.stages.breakdown import Provider, Step, StepRequest, answer
+from calib.stages.gpu import Gpu, load_gpu
 from calib.stages.model_shape import ModelShape, load_shape
 from calib.stages.steady_state import microbatch_size
 
@@ -83,20 +83,12 @@ class RooflineProvider:
                 remedy="choose another tensor-parallel degree",
             )  # fmt: skip
         microbatch = microbatch_size(request.concurrency, request.pp)
-        across = self.gpu.scope(request.tp * request.pp) == "inter-node"
-        return Step(
-            model=request.model,
-            backend=request.backend,
-            tp=request.tp,
-            pp=request.pp,
-            concurrency=request.concurrency,
+        return answer(
+            request,
             microbatch=microbatch,
-            isl=request.isl,
-            osl=request.osl,
-            kind=request.kind,
             num_layers=shape.layers,
-            status=NEVER_MEASURED if across else request.status,
             ops_ms=self._ops_ms(shape, request, microbatch),
+            across_nodes=self.gpu.scope(request.tp * request.pp) == "inter-node",
         )
 
     def _ops_ms(self, shape: ModelShape, request: StepRequest, microbatch: int) -> dict[str, float]:

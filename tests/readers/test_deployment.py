@@ -501,7 +501,9 @@ def test_no_content_raises(tmp_path, data):
 def test_no_bytes_raise(tmp_path, content):
     for name in (METRICS, SUMMARY, "deployment.json", "gpu_telemetry_export.jsonl", "x.json.gz"):
         (tmp_path / name).write_bytes(content)
-    read_hints(tmp_path, root=tmp_path)
+    hints, facts = read_hints(tmp_path, root=tmp_path)
+    assert isinstance(hints, list)
+    assert isinstance(facts, dict)
 
 
 @given(path=st.text(alphabet="tpd0123456789-_/.=a", max_size=30) | st.text(max_size=30))
