@@ -14,6 +14,10 @@ from calib.schema import IDENTITY, LARGEST_COUNT
 from calib.stages.layout import PARTITION_RULES
 
 CONFIG_NAME = "campaign.toml"
+# Flags that change what PP costs; a difference between a PP run and its baseline is not the pipeline's doing.
+ENGINE_FLAGS = (
+    "max_num_seqs", "chunked_prefill", "async_scheduling", "executor", "cuda_graph_sizes", "dummy_weights",
+)  # fmt: skip
 EngineFlag = str | int | float | bool | tuple[int, ...]
 
 
@@ -163,6 +167,14 @@ def _check_stated(stated: Stated, file: str | Path) -> None:
 
 
 def _check_texts(config: CampaignConfig, file: str | Path) -> None:
+    for flags in (config.engine, *(run.engine for run in config.runs)):
+        if unknown := sorted(set(flags) - set(ENGINE_FLAGS)):
+            raise CampaignError(
+                "is not an engine flag that is compared", file=file, field=f"engine.{unknown[0]}",
+                remedy=f"use one of {', '.join(ENGINE_FLAGS)}; degrees are fields of the run",
+            )  # fmt: skip
+    if empty := [k for k, v in config.aliases.items() if not v.strip() or not v.isprintable()]:
+        raise CampaignError("is no name", file=file, field=f"aliases.{empty[0]}", remedy="name the model")
     if not config.name.strip():
         raise CampaignError("is empty", file=file, field="name", remedy="name the campaign")
     for i, dispute in enumerate(config.disputed):

@@ -101,10 +101,18 @@ def read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | Unrea
         path = inside(folder, table.file, toml, f"tables[{i}].file")
         runs = read_table(path, file=table.file, columns=table.columns, ignore=table.ignore)
         found += [(run, {}, "") for run in runs]
+    covered: dict[Path, str] = {}
     for i, entry in enumerate(config.runs):
         label = f"runs[{i}]"
         matches = folders_of(folder, entry.folder, toml, label)
         for path, numbers in matches:
+            for other, by in covered.items():
+                if path.is_relative_to(other) or other.is_relative_to(path):
+                    raise CampaignError(
+                        f"covers {path.relative_to(folder).as_posix()}, which {by} covers too", file=toml, field=label,
+                        remedy="let one entry cover each result",
+                    )  # fmt: skip
+            covered[path] = label
             stated = entry.given()
             for name, value in numbers.items():
                 if stated.setdefault(name, value) != value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 
 from calib.cli.app import DEFAULT, CampaignArg, JsonOption, app
 from calib.cli.output import baseline_rows, baseline_table, note, print_json, print_table
-from calib.errors import GateFailedError, UsageError
+from calib.errors import GateFailedError, UsageError, printable
 from calib.provenance import write_new
 
 if TYPE_CHECKING:
@@ -47,10 +48,15 @@ def explain_command(
         raise UsageError("must end in .svg, .png or .pdf", field="--plot", value=str(plot))
     asked = _provider(provider or "roofline", system) if provider or system.endswith(".toml") else None
     sources = [] if asked else [Breakdowns.load(breakdowns)] if breakdowns else shipped_breakdowns()
-    found = explain(
-        model, system=_system_name(system), backend=backend, tp=tp, pp=pp, concurrency=concurrency, isl=isl, osl=osl,
-        partition=partition or ("vllm" if backend == "vllm" else "even"), sources=sources, provider=asked, config=model_config,
-    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = explain(
+            model, system=_system_name(system), backend=backend, tp=tp, pp=pp, concurrency=concurrency, isl=isl, osl=osl,
+            partition=partition or ("vllm" if backend == "vllm" else "even"), sources=sources, provider=asked,
+            config=model_config,
+        )  # fmt: skip
+    for text in dict.fromkeys(str(w.message) for w in said):
+        note(printable(text))
     if json:
         state = found.state
         factors = ("balance_factor", "fill_factor", "occupancy", "cycle_ms", "ideal_cycle_ms", "traversal_ms")

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from calib.campaign_config import ENGINE_FLAGS
 from calib.quality.rule import NONE, Run, Seen, SeriesRule
 from calib.schema import IDENTITY
-
-# Flags that change what PP costs; a difference between a PP run and its baseline is not the pipeline's doing.
-ENGINE_FLAGS = (
-    "max_num_seqs", "chunked_prefill", "async_scheduling", "executor", "cuda_graph_sizes", "dummy_weights",
-)  # fmt: skip
 
 
 def _duplicates(runs: list[Run], _: float) -> Iterator[tuple[Run, Seen]]:
@@ -144,8 +140,20 @@ def _machine(run: Run, gpus: int) -> tuple[str, ...]:
     return (*(str(run.row[n]) for n in same), str(run.row["tp"]), str(gpus))
 
 
+def same_file(runs: list[Run], _: float) -> Iterator[tuple[Run, Seen]]:
+    """One run under two names: a copied folder, whose degrees are then not those it was measured with."""
+    groups: dict[tuple[str, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((str(run.row["source_sha256"]), int(run.row["source_row"])), []).append(run)
+    for group in groups.values():
+        for run in group if len({r.row["source_file"] for r in group}) > 1 else ():
+            other = next(_place(r) for r in group if r.row["source_file"] != run.row["source_file"])
+            yield run, Seen(None, f"has the very content of {other}; which of them was measured is not known")
+
+
 # Over the whole campaign, since their runs differ in what makes a series.
 CAMPAIGN_RULES: tuple[SeriesRule, ...] = (
+    SeriesRule("same_content", "REJECT", "one result file under two names", NONE, same_file),
     SeriesRule("ttft_ignores_isl", "WARN", "TTFT at a long prompt over that at a short one", 1.1, ttft_ignores_isl),
     SeriesRule("no_microbatching", "WARN", "PP throughput over that of one stage's GPUs alone", 1.1, no_microbatching),
 )

@@ -172,8 +172,8 @@ def _drop_phase_copies(tree: Tree, root: Path) -> None:
 
 def _is_ready(path: Path) -> bool:
     try:
-        content = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+        content = msgspec.json.decode(read_bytes(path, limit=2**16))
+    except (CampaignError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True  # it is written last and with mode 0600: that it is there is what it says
     return not isinstance(content, dict) or content.get("ready") is not False
 

@@ -147,7 +147,7 @@ class RecordStream:
     def _decode(self, block: memoryview, *, whole: bool) -> list[Record]:
         try:
             return self._decoder.decode_lines(block)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # decode_lines does not say which line it was; so do them one by one
             lines = enumerate(bytes(block).split(b"\n"), start=self._line_at(self._offset))
             decoded = (self._decode_line(line, number, whole=whole) for number, line in lines if line.strip())

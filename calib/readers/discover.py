@@ -7,22 +7,28 @@ other tool's runs are files, each known by its content. Links are not followed, 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from calib.errors import CampaignError
+from calib.errors import CampaignError, printable
 from calib.readers import aiperf
 from calib.readers.base import ReadRun, UnreadableRun
 from calib.readers.registry import READERS, SUFFIXES, Reader, read_file
 
-# Files of an aiperf run that hold no run of any tool, and may be gigabytes.
-_SIDE_FILES = ("profile_export", "server_metrics", "gpu_telemetry", "timeslices", "inputs.json", "outputs.json")
+# Files beside an aiperf summary, which hold no run of any tool and may be gigabytes; by the names that aiperf gives.
+_SIDE_FILE = re.compile(
+    r"(inputs|(.*_)?outputs|(.*_)?server_metrics(_export)?|(.*_)?timeslices|profile_export_aiperf\w*|deployment)\.json"
+    r"|(profile_export(_raw|_network_latency)?|(.*_)?gpu_telemetry(_export)?|(.*_)?server_metrics(_export)?)\.jsonl"
+)
 # A packed summary lies outside the folder that aiperf's own reader looks at, so it is read by itself.
 _PACKED_AIPERF = Reader(
     "aiperf",
     aiperf.is_summary,
     lambda document, *, file, digest: [aiperf.parse_summary(document, file=file, digest=digest)],
 )
+ALL = (*READERS, _PACKED_AIPERF)
+PACKED = (".gz", ".zst")
 NOTHING = "holds no result of a tool that can be read: the run failed, or it is another tool's"
 
 
@@ -44,28 +50,41 @@ def read_path(path: Path, *, root: Path) -> list[ReadRun | UnreadableRun]:
         found = others + [r for r in own if not (isinstance(r, UnreadableRun) and r.source_file == _name(path, root))]
         if not found:
             found = [r for r in own if isinstance(r, UnreadableRun) and "no aiperf summary" not in r.reason]
-    found = found or [UnreadableRun(_name(path, root), 0, NOTHING)]
+    found = [_nameable(r) for r in found] or [_nameable(UnreadableRun(_name(path, root), 0, NOTHING))]
     return sorted(found, key=lambda r: (r.source_file, r.source_row, isinstance(r, UnreadableRun) and r.reason))
+
+
+def _nameable(run: ReadRun | UnreadableRun) -> ReadRun | UnreadableRun:
+    """The run, unless its path is no text: it could not be written down, nor found again."""
+    if run.source_file.isascii() or not any("\ud800" <= c <= "\udfff" for c in run.source_file):
+        return run
+    return UnreadableRun(printable(run.source_file), run.source_row, "has a name that is not UTF-8; rename it")
 
 
 def holds_results(files: Iterable[Path], *, root: Path) -> bool:
     """Whether any of ``files`` is what a tool wrote, runs that failed included."""
-    for path in files:
-        if path.name.startswith("profile_export") and path.name.endswith(SUFFIXES):
-            return True
-        if (
-            path.name.endswith(SUFFIXES)
-            and path.is_file()
-            and any(isinstance(r, ReadRun) for r in _read_file(path, root))
-        ):
-            return True
-    return False
+    return any(_is_result(path, root) for path in files if path.name.endswith(SUFFIXES) and path.is_file())
+
+
+def _is_result(path: Path, root: Path) -> bool:
+    if path.name.startswith("profile_export"):
+        return True
+    try:
+        return any(isinstance(r, ReadRun) for r in read_file(path, root=root, readers=ALL))
+    except CampaignError:
+        return True  # some tool's, if an impossible one
 
 
 def _read_file(path: Path, root: Path) -> list[ReadRun | UnreadableRun]:
-    packed = path.name.endswith((".gz", ".zst"))
+    packed = path.name.endswith(PACKED)
+    if (
+        packed
+        and _SIDE_FILE.fullmatch(path.name.rsplit(".", 1)[0])
+        and not path.name.startswith("profile_export_aiperf")
+    ):
+        return [UnreadableRun(_name(path, root), 0, "is packed; files beside an aiperf summary are read unpacked only")]
     try:
-        return read_file(path, root=root, readers=(*READERS, _PACKED_AIPERF) if packed else READERS)
+        return read_file(path, root=root, readers=ALL if packed else READERS)
     except CampaignError as error:
         if type(error) is not CampaignError:  # a topology that cannot be is no matter of one run
             raise
@@ -81,11 +100,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _may_hold_runs(name: str) -> bool:
-    """Whether a file may be another tool's result, or a packed summary of aiperf."""
+    """Whether a file may be another tool's result, or is packed, which aiperf's own reader does not look into."""
     if not name.endswith(SUFFIXES) or name.startswith("."):
         return False
-    packed_summary = name.endswith((".json.gz", ".json.zst")) and "profile_export" in name and "timeslices" not in name
-    return packed_summary or not any(s in name for s in _SIDE_FILES)
+    return name.endswith(PACKED) or not _SIDE_FILE.fullmatch(name)
 
 
 def _name(path: Path, root: Path) -> str:

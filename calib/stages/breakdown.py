@@ -27,7 +27,8 @@ from calib.provenance import decode_problem, read_bytes
 
 Status = Literal["computed", "assumed", "derived", "never measured"]
 Kind = Literal["decode", "mixed", "prefill"]
-LONGEST_MS = 3.6e6  # an op of an hour is a fault
+LONGEST_MS, SHORTEST_MS = 3.6e6, 1e-9  # an op of an hour, or of less than a picosecond, is a fault
+MOST_STAGES, MOST_TOKENS = 10_000, 10**9
 CHUNK_TOKENS = 8192  # prefill tokens of one step at most; the default of vLLM's server on these GPUs
 
 
@@ -63,13 +64,16 @@ class Step(_Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "isl", "osl", "num_layers", "concurrency", "microbatch"):
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= 10**9:
-                raise ValueError(f"{name} = {value} is not a possible count")
+            most = MOST_STAGES if name in ("tp", "pp", "num_layers") else MOST_TOKENS
+            if value is not None and not 1 <= value <= most:
+                raise ValueError(f"{name} = {value} is not between 1 and {most}")
         if self.pp > self.num_layers:
             raise ValueError(f"{self.num_layers} layers cannot fill {self.pp} stages")
         for name, ms in self.ops_ms.items():
-            if not 0 <= ms <= LONGEST_MS:
-                raise ValueError(f"{name} takes {ms:g} ms, which is not between 0 and {LONGEST_MS:g}")
+            if not (ms == 0 or SHORTEST_MS <= ms <= LONGEST_MS):
+                raise ValueError(
+                    f"{name} takes {ms:g} ms, which is neither 0 nor between {SHORTEST_MS:g} and {LONGEST_MS:g}"
+                )
         if not any(ms > 0 for ms in self.ops_ms.values()):
             raise ValueError("no op takes any time")
 
@@ -103,20 +107,24 @@ def answer(
     request: StepRequest, *, microbatch: int, num_layers: int, ops_ms: dict[str, float], across_nodes: bool
 ) -> Step:
     """The step a provider gives for ``request``; never measured where its pipeline crosses nodes."""
-    return Step(
-        model=request.model,
-        backend=request.backend,
-        tp=request.tp,
-        pp=request.pp,
-        concurrency=request.concurrency,
-        microbatch=microbatch,
-        isl=request.isl,
-        osl=request.osl,
-        kind=request.kind,
-        num_layers=num_layers,
-        status="never measured" if across_nodes else request.status,
-        ops_ms=ops_ms,
-    )
+    try:
+        return Step(
+            model=request.model,
+            backend=request.backend,
+            tp=request.tp,
+            pp=request.pp,
+            concurrency=request.concurrency,
+            microbatch=microbatch,
+            isl=request.isl,
+            osl=request.osl,
+            kind=request.kind,
+            num_layers=num_layers,
+            status="never measured" if across_nodes else request.status,
+            ops_ms=ops_ms,
+        )
+    except ValueError as error:  # degrees, lengths or latencies that cannot be
+        where = f"{request.model} at TP{request.tp}/PP{request.pp}"
+        raise BreakdownError(f"{where}: {error}", remedy="correct the configuration that is asked for") from None
 
 
 class BreakdownProvider(Protocol):

@@ -99,7 +99,7 @@ def load_gpu(system: str | Path) -> Gpu:
         data, file = read_bytes(path, kind=BreakdownError), str(path)
     try:
         return msgspec.toml.decode(data, type=Gpu)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BreakdownError(
             f"is not a GPU description ({error})", file=file, remedy="compare with calib/data/gpus/h200_sxm.toml"
         ) from None

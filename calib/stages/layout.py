@@ -68,7 +68,7 @@ def partition_layers(layers: int, pp: int, rule: str | Sequence[int] = "even") -
         ``pp`` or ``layers`` below 1, more stages than layers, an unknown rule, or an explicit partition that is not ``pp``
         non-negative whole numbers with the sum ``layers``.
     """
-    if layers < 1 or not 1 <= pp <= layers:
+    if not (isinstance(layers, int) and isinstance(pp, int)) or layers < 1 or not 1 <= pp <= layers:
         raise BreakdownError(
             f"cannot split {layers} layers over {pp} stages",
             field="pp",
@@ -140,6 +140,8 @@ class PipelineLayout:
                     "must be finite and not negative", field=name, value=ms, remedy="correct the breakdown"
                 )
             places[_place(name)] += ms
+        if not np.isfinite(sum(places.values())):
+            raise BreakdownError("adds up to no number", field="ops_ms", remedy="correct the breakdown")
         if places["layer"] <= 0:
             raise BreakdownError(
                 "has no per-layer time", field="ops_ms", remedy="give the latency of every op of the step"

@@ -15,7 +15,6 @@ sensitivity, since it takes microbatches of different kinds to follow each other
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from calib.coefficients import BalanceKind
@@ -43,10 +42,11 @@ def step_shares(*, isl: int, osl: int, concurrency: int, pp: int, chunk_tokens: 
     UsageError
         A number below 1.
     """
-    for name, value in (("isl", isl), ("osl", osl), ("chunk_tokens", chunk_tokens)):
-        if value < 1:
-            raise UsageError("must be at least 1", field=name, value=value)
-    mixed = min(osl, microbatch_size(concurrency, pp) * math.ceil(isl / chunk_tokens))
+    given = {"isl": isl, "osl": osl, "concurrency": concurrency, "pp": pp, "chunk_tokens": chunk_tokens}
+    for name, value in given.items():
+        if not isinstance(value, int) or value < 1:
+            raise UsageError("must be a whole number of at least 1", field=name, value=value)
+    mixed = min(osl, microbatch_size(concurrency, pp) * -(-isl // chunk_tokens))
     return StepShares(decode=float(osl - mixed), mixed=float(mixed))
 
 

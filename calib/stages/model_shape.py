@@ -12,6 +12,8 @@ import msgspec
 from calib.errors import BreakdownError
 from calib.provenance import read_bytes
 
+LARGEST = 10**7  # of a width, a vocabulary or a count
+
 
 @dataclass(frozen=True)
 class Moe:
@@ -68,7 +70,7 @@ def load_shape(model: str, config: str | Path | None = None) -> ModelShape:
         path = path / "config.json" if path.is_dir() else path
         return parse_shape(read_bytes(path, kind=BreakdownError), file=path)
     shipped = files("calib.data") / "model_configs" / model.replace("/", "--") / "config.json"
-    if "/" in model.replace("/", "", 1) or ".." in model or not shipped.is_file():
+    if len(model) > 200 or "/" in model.replace("/", "", 1) or ".." in model or not shipped.is_file():
         raise BreakdownError(
             "has no shipped configuration", field="model", value=model,
             remedy="give the folder with its Hugging Face config.json with --model-config",
@@ -97,8 +99,11 @@ def parse_shape(data: bytes, *, file: str | Path) -> ModelShape:
         for name in names:
             value = config.get(name)
             if value is not None:
-                if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                    raise BreakdownError("must be a positive whole number", file=file, field=name, value=value)
+                if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+                    raise BreakdownError(
+                        f"must be a whole number between 1 and {LARGEST}", file=file, field=name, value=value,
+                        remedy="give a complete config.json",
+                    )  # fmt: skip
                 return value
         if default is None:
             raise BreakdownError("is missing", file=file, field=names[0], remedy="give a complete config.json")
@@ -118,6 +123,10 @@ def parse_shape(data: bytes, *, file: str | Path) -> ModelShape:
         moe=_moe(config, count),
         mla=_mla(config, count),
     )
+    moe = shape.moe
+    if moe and (moe.top_k > moe.experts or moe.dense_layers > shape.layers):
+        name = "num_experts_per_tok" if moe.top_k > moe.experts else "first_k_dense_replace"
+        raise BreakdownError("is more than there are", file=file, field=name, remedy="give a complete config.json")
     if shape.heads % shape.kv_heads:
         raise BreakdownError("does not divide num_attention_heads", file=file, field="num_key_value_heads",
                              value=shape.kv_heads)  # fmt: skip
@@ -131,8 +140,8 @@ def _moe(config: dict[str, Any], count: Any) -> Moe | None:
         experts=count("n_routed_experts", "num_experts", "num_local_experts"),
         top_k=count("num_experts_per_tok"),
         intermediate=count("moe_intermediate_size", "intermediate_size"),
-        shared=int(config.get("n_shared_experts") or 0),
-        dense_layers=int(config.get("first_k_dense_replace") or 0),
+        shared=count("n_shared_experts") if config.get("n_shared_experts") else 0,
+        dense_layers=count("first_k_dense_replace") if config.get("first_k_dense_replace") else 0,
     )
 
 

@@ -68,9 +68,12 @@ def sweep(
     BreakdownError
         An unknown partition rule, an index without a step, a concurrency below 1.
     """
-    if partition not in PARTITION_RULES:
+    if not isinstance(partition, str) or partition not in PARTITION_RULES:
         raise BreakdownError("is not a known partition rule", field="partition", value=partition)
-    at, c = np.asarray(index, dtype=np.int64), np.asarray(concurrency, dtype=np.int64)
+    at, c = np.asarray(index), np.asarray(concurrency)
+    if at.ndim != 1 or at.shape != c.shape or (at.size and not (at.dtype.kind in "iu" and c.dtype.kind in "iu")):
+        raise BreakdownError("index and concurrency must be whole numbers, one of each a point", field="index")
+    at, c = at.astype(np.int64), c.astype(np.int64)
     if at.size and (at.min() < 0 or at.max() >= len(placed.steps) or c.min() < 1):
         raise BreakdownError("an index without a step, or a concurrency below 1", field="index")
     pp, link = placed.pp[at], placed.link_ms[at]

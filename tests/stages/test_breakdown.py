@@ -65,6 +65,8 @@ def test_a_step_that_stands_twice_is_an_error():
         {"concurrency": -1},
         {"ops_ms": {}},
         {"ops_ms": {"generation_attention": 1e308}},
+        {"ops_ms": {"generation_attention": 5e-324}},
+        {"pp": 10**8, "num_layers": 10**9},
         {"ops_ms": {"generation_attention": -1.0}},
     ],
 )

@@ -59,5 +59,8 @@ def test_without_a_mixed_step_or_a_concurrency_the_mixture_is_unknown():
 def test_an_unknown_balance_and_impossible_workloads_are_errors():
     with pytest.raises(UsageError, match="use decode, mixed, none"):
         balance_factor(document(DECODE), DECODE, "even", "best")
-    with pytest.raises(UsageError, match="'osl' = 0"):
-        step_shares(isl=1, osl=0, concurrency=1, pp=1)
+    good = {"isl": 1, "osl": 1, "concurrency": 1, "pp": 1, "chunk_tokens": 1}
+    for name in good:
+        for bad in (0, -1, 1.5, float("nan")):
+            with pytest.raises(UsageError, match=f"'{name}' = "):
+                step_shares(**(good | {name: bad}))

@@ -134,6 +134,10 @@ def test_shapes_that_ship():
         ({"num_hidden_layers": 0}, "'num_hidden_layers' = 0"),
         ({"num_hidden_layers": True}, "'num_hidden_layers' = True"),
         ({"num_key_value_heads": 5}, "does not divide"),
+        ({"hidden_size": 10**18}, "'hidden_size' = 1000000000000000000"),
+        ({"num_experts_per_tok": 9}, "'num_experts_per_tok': is more than there are"),
+        ({"n_shared_experts": "x"}, "'n_shared_experts' = 'x'"),
+        ({"first_k_dense_replace": 33}, "'first_k_dense_replace': is more"),
         ({"quantization_config": {"quant_method": "awq"}}, "quant_method' = 'awq'"),
     ],
 )

@@ -43,7 +43,20 @@ def test_steps_are_found_by_key(placed):
         step_index(placed, [("decode", "nobody")])
 
 
-@pytest.mark.parametrize(("index", "concurrency"), [([-1], [1]), ([10_000], [1]), ([0], [0])])
+@pytest.mark.parametrize(
+    ("index", "concurrency"),
+    [
+        ([-1], [1]),
+        ([10_000], [1]),
+        ([0], [0]),
+        ([0.7], [1]),
+        ([0], [1.9]),
+        ([0], [1, 2, 3]),
+        (0, 1),
+        ([[0]], [[1]]),
+        ([True], [1]),
+    ],
+)
 def test_points_that_are_none(placed, index, concurrency):
-    with pytest.raises(BreakdownError, match="without a step"):
+    with pytest.raises(BreakdownError, match="index"):
         sweep(placed, index, concurrency)
