@@ -1,7 +1,8 @@
 """Every run below a folder, whatever tool wrote it.
 
 aiperf's folders are read as a whole, since a run there is several files and a sweep says which cells should exist; every
-other tool's runs are files, each known by its content. Links are not followed, and the order of a listing does not matter.
+other tool's runs are files, each known by its content. Links to folders are not followed, and the order of a listing does not
+matter.
 """
 
 from __future__ import annotations
