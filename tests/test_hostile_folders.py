@@ -98,6 +98,14 @@ def test_a_deep_line_of_requests_sets_its_run_aside(folder):
     assert len(campaign.set_aside()) == 1
 
 
+@pytest.mark.parametrize(("data", "rule"), [(b"", "unreadable"), (b"\x00" * 100, "not_ready")])
+def test_a_file_of_requests_without_requests_is_said(folder, data, rule):
+    path = folder / "qwen3-8b-tp4pp2" / "c2" / "profile_export.jsonl"
+    path.write_bytes(data)
+    findings = load_campaign(folder).findings
+    assert any(f.rule == rule and "tp4pp2/c2" in f.source_file for f in findings)
+
+
 def test_a_folder_name_that_is_not_utf_8_is_said(folder, cli):
     os.rename(os.fsencode(folder / "qwen3-8b-tp4pp2" / "c2"), os.fsencode(folder / "qwen3-8b-tp4pp2") + b"/c\xff2")
     done = cli("ingest", folder, "--json")

@@ -112,6 +112,11 @@ def _look_at(path: Path, root: Path, tree: Tree) -> None:
     elif path.suffix == ".jsonl":
         if _has_records(path):
             tree.folder(path.parent).records.append(path)
+        elif path.name == "profile_export.jsonl":
+            shown = path.relative_to(root).as_posix()
+            tree.problems.append(
+                UnreadableRun(shown, 0, "holds no records of requests, though it is the file for them")
+            )
     elif path.suffix == ".json":
         _look_at_json(path, root, tree)
 
