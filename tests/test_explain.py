@@ -71,6 +71,7 @@ def test_on_the_command_line(cli, tmp_path):
     [
         (("--concurrency", "64", "--provider", "oracle"), 2),
         (("--concurrency", "64", "--plot", "s.gif"), 2),
+        (("--concurrency", "64", "--provider", "roofline", "--breakdowns", "b.json"), 2),
         (("--concurrency", "0"), 3),
         (("--concurrency", "64", "--breakdowns", "none.json"), 3),
         (("--concurrency", "64", "--partition", "best"), 3),

@@ -44,6 +44,8 @@ def explain_command(
 
     if provider not in (None, "roofline", "aiconfigurator"):
         raise UsageError("must be 'roofline' or 'aiconfigurator'", field="--provider", value=provider)
+    if provider and breakdowns:
+        raise UsageError("give either --provider or --breakdowns")
     if plot is not None and plot.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError("must end in .svg, .png or .pdf", field="--plot", value=str(plot))
     asked = _provider(provider or "roofline", system) if provider or system.endswith(".toml") else None
