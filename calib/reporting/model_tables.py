@@ -60,7 +60,7 @@ def roofline_tables(campaign: Campaign) -> list[Table]:
             title="Balance factors by the roofline",
             note=(
                 f"A check of the source by peak figures alone, at the highest concurrency. A difference above {TELLING:g} is "
-                "explained by the op whose share of the step differs most."
+                "explained by what sets the balance: the times of the layers and of the head, and the op that differs most."
             ),
             columns=(
                 *CONFIGURATION,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from calib.errors import BreakdownError
 from calib.stages.breakdown import Breakdowns, Step, StepRequest
-from calib.stages.layout import UnknownOpWarning
+from calib.stages.layout import PipelineLayout, UnknownOpWarning
 from calib.stages.mix import steady_state
 from calib.stages.roofline import RooflineProvider
 
@@ -55,19 +55,19 @@ def compare_with_roofline(breakdowns: Breakdowns, steps: Iterable[Step], partiti
             continue  # a model whose configuration does not ship with calib
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnknownOpWarning)  # a finding of the decomposition
-            ours, theirs = steady_state(step, partition), steady_state(other, partition)
-        a, b = ours.balance_factor, theirs.balance_factor
-        found.append(Comparison(step, a, b, _reason(step, other) if abs(b - a) > TELLING else ""))
+            a, b = (steady_state(s, partition).balance_factor for s in (step, other))
+            reason = _reason(step, other) if abs(b - a) > TELLING else ""
+        found.append(Comparison(step, a, b, reason))
     return found
 
 
 def _reason(step: Step, other: Step) -> str:
-    """The op whose share of the step differs most, since shares alone set the balance."""
-    total, theirs = sum(step.ops_ms.values()), sum(other.ops_ms.values())
+    """What sets the balance, on both sides: the layers, the head, and the op whose time differs most."""
     names = sorted({*step.ops_ms, *other.ops_ms})
-    gaps = {n: step.ops_ms.get(n, 0.0) / total - other.ops_ms.get(n, 0.0) / theirs for n in names}
-    worst = max(names, key=lambda n: abs(gaps[n]))
+    worst = max(names, key=lambda n: abs(step.ops_ms.get(n, 0.0) - other.ops_ms.get(n, 0.0)))
+    ours, theirs = (PipelineLayout.from_ops(s.ops_ms, s.num_layers, s.pp) for s in (step, other))
     return (
-        f"{worst} is {step.ops_ms.get(worst, 0.0):.2f} of {total:.1f} ms in the source and "
-        f"{other.ops_ms.get(worst, 0.0):.2f} of {theirs:.1f} ms by the roofline"
+        f"source against roofline: the layers take {ours.per_layer_ms * step.num_layers:.2f} and "
+        f"{theirs.per_layer_ms * step.num_layers:.2f} ms, the head {ours.last_ms:.2f} and {theirs.last_ms:.2f} ms; most of it is "
+        f"{worst} with {step.ops_ms.get(worst, 0.0):.2f} and {other.ops_ms.get(worst, 0.0):.2f} ms"
     )

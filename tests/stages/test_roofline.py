@@ -51,10 +51,14 @@ def test_balance_factors_of_the_four_h200_models_against_the_kernel_tables():
     found = compare_with_roofline(campaign.breakdowns, steps, "vllm")
     assert len(found) == 12
     for c in found:
-        # Above 0.05 there is a reason: the tables have fp8 layers three times slower than their bytes (and silicon) say.
+        # Above 0.05 there is a reason: by the tables the fp8 layers take about twice the time that the roofline gives them.
         assert (abs(c.difference) <= 0.05) == (c.reason == "")
         assert abs(c.difference) <= 0.05 or c.step.model == "Qwen/Qwen3-32B-FP8"
-    assert any("ms in the source" in c.reason for c in found)
+    (telling,) = [c.reason for c in found if c.reason]
+    # Sums of the shipped step: 21.34 ms in all, of which 0.383 ms head; ffn2 has the largest gap, 5.689 against 2.381 ms.
+    assert "the layers take 20.88 and" in telling
+    assert "the head 0.38 and 0.41 ms" in telling
+    assert "generation_ffn2_gemm with 5.69 and 2.38 ms" in telling
 
 
 def test_fp8_weights_halve_the_bytes_of_layers_and_not_of_the_head():
