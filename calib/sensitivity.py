@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calib.campaign import Campaign
-from calib.coefficients import BalanceKind, Matching
+from calib.coefficients import BalanceKind, Matching, Reference
 from calib.efficiency import decompose
 from calib.errors import CalibError
 from calib.fitting import fit
@@ -20,6 +20,8 @@ class Choice:
     balance: BalanceKind = "decode"
     matching: Matching | None = None
     error_floor: float = 0.02
+    reference: Reference = "baseline"
+    end_effect: bool = False
 
 
 CHOICES = (
@@ -28,6 +30,8 @@ CHOICES = (
     Choice("balance 1", balance="none"),
     Choice("peak matching", matching="peak"),
     Choice("matched concurrency", matching="matched"),
+    Choice("end effect corrected (Little's law)", end_effect=True),
+    Choice("reference model", reference="model"),
     Choice("error floor 1 %", error_floor=0.01),
     Choice("error floor 3 %", error_floor=0.03),
 )
@@ -41,8 +45,9 @@ def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any
             continue  # that is how it is published
         try:
             decomposition = decompose(
-                campaign, matching=choice.matching, balance=choice.balance, error_floor=choice.error_floor
-            )
+                campaign, matching=choice.matching, balance=choice.balance, error_floor=choice.error_floor,
+                reference=choice.reference, end_effect=choice.end_effect,
+            )  # fmt: skip
             series = fit(decomposition, form=form).series
         except CalibError as error:
             rows.append({"choice": choice.label, "backend": "", "model": "", "verdict": "", "note": error.problem})

@@ -1,112 +1,147 @@
 """Whether a form fits, in numbers and in words.
 
-The form is refused where chi-square under the stated errors is too large at the level `LEVEL`. What quality screening had to
-say stands beside the verdict and never makes one.
+Three detectors can refuse a form, and they share one family-wise level `LEVEL` (Bonferroni over every single comparison):
+chi-square under the stated errors, one pp level that breaks the curve (a cliff), and an efficiency that rises with pp. A
+parameter that drifts with concurrency, throughput that falls while concurrency rises, and what screening said of the data
+stand beside the verdict and never make one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from calib.coefficients import FormTest, Verdict
-from calib.curve import Curve, fit_curve
-from calib.residual import ResidualForm
+from calib.coefficients import Deviation, FormTest, Verdict
+from calib.curve import Curve, coordinates, fit_curve, for_points, stated_errors
+from calib.gls import Array, Errors, fit_gls
+from calib.residual import FREE, ResidualForm, WithLevel
 
 LEVEL = 0.01
 MIN_LEVELS = 3  # distinct pp > 1 below which no interval is claimed
 
 
 @dataclass(frozen=True)
-class Tested:
-    """A form test, and the points and curve it was made on, which the reasons are told from."""
+class Detection:
+    """One comparison that can refuse: its p-value alone, and adjusted for all of its family; the words where it is small."""
 
-    test: FormTest
-    points: pd.DataFrame
-    curve: Curve
+    name: str
+    statistic: float
+    dof: int
+    p_alone: float
+    words: str
+    p_value: float = math.nan
+
+    def test(self) -> FormTest:
+        """As it is published."""
+        return FormTest(name=self.name, statistic=self.statistic, dof=self.dof, p_value=self.p_value, level=LEVEL)
 
 
 @dataclass(frozen=True)
 class ConcurrencyFit:
-    """The form fitted at one concurrency [requests] on its own; ``p_value`` None under three pp levels."""
+    """The form fitted at one concurrency [requests] on its own; ``p_value`` of chi-square, None where it is not tested."""
 
     concurrency: int
     curve: Curve
+    points: pd.DataFrame
     p_value: float | None
 
 
 def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame) -> tuple[ConcurrencyFit, ...]:
-    """One fit a concurrency, in ascending order."""
+    """One fit a concurrency, in ascending order; none for a form that has a concurrency term of its own."""
+    if form.needs_concurrency or group["concurrency"].isna().any() or group["concurrency"].nunique() < 2:
+        return ()
     fits = []
     for c, part in group.groupby("concurrency", sort=True):
         curve = fit_curve(form, part)
-        known = part["pp"].nunique() >= MIN_LEVELS
-        fits.append(ConcurrencyFit(int(str(c)), curve, _p_value(curve) if known else None))
+        known = part["pp"].nunique() >= MIN_LEVELS and curve.dof > 0
+        fits.append(ConcurrencyFit(int(str(c)), curve, part, curve.p_value if known else None))
     return tuple(fits)
 
 
-def form_test(group: pd.DataFrame, curve: Curve, by_concurrency: tuple[ConcurrencyFit, ...]) -> Tested | None:
-    """Chi-square under the stated errors; per concurrency where there are several, at a level shared by all of them.
+def detect(
+    form: ResidualForm, group: pd.DataFrame, curve: Curve, by_concurrency: tuple[ConcurrencyFit, ...]
+) -> tuple[Detection, ...]:
+    """Every comparison that could refuse the form, with p-values adjusted for their number; empty where nothing is tested.
 
-    A parameter that changes with concurrency is not a lack of fit of the form in pp, so concurrencies are not pooled. None
-    under three pp levels.
+    A parameter that changes with concurrency is no lack of fit of the form in pp, so concurrencies are tested one by one
+    unless the form has a term for them.
     """
-    if group["pp"].nunique() < MIN_LEVELS:
-        return None
-    tested = [(f.p_value, f) for f in by_concurrency if f.p_value is not None]
-    if not tested:
-        return Tested(_test("chi-square", curve, 1), group, curve)
-    _, worst = min(tested, key=lambda pair: (pair[0], pair[1].concurrency))
-    name = f"chi-square at C={worst.concurrency}, the worst of {len(tested)} concurrencies (Bonferroni)"
-    points = group[group["concurrency"] == worst.concurrency]
-    return Tested(_test(name, worst.curve, len(tested)), points, worst.curve)
-
-
-def form_verdict(form: ResidualForm, tested: Tested | None, group: pd.DataFrame) -> tuple[Verdict, tuple[str, ...]]:
-    """FIT, WARN or REFUSED, and the reasons in words."""
-    if tested is None:
-        seen = ", ".join(str(p) for p in sorted(set(group["pp"])))
-        return "WARN", (
-            f"only pp = {seen} measured, under {MIN_LEVELS} levels: no interval, and the form is not tested",
-        )
-    test, points = tested.test, tested.points
-    if test.p_value >= test.level:
-        return "FIT", ()
-    eta, fitted = points["efficiency"].to_numpy(), tested.curve.fitted * points["balance_factor"].to_numpy()
-    i = int(np.argmax(np.abs(eta - fitted)))
-    return "REFUSED", (
-        f"{form.formula} misses the points by more than their error ({test.name} = {test.statistic:.0f} on "
-        f"{test.dof} dof, p {_p_text(test.p_value)})",
-        f"pp={int(points['pp'].iloc[i])} is measured at {eta[i]:.2f} and fitted at {fitted[i]:.2f}",
-        *_rises(points),
+    if form.name == FREE.name or group["pp"].nunique() < MIN_LEVELS or curve.dof < 1:
+        return ()
+    parts: list[tuple[str, pd.DataFrame, Curve]] = [("", group, curve)]
+    if by_concurrency:
+        parts = [(f" at C={f.concurrency}", f.points, f.curve) for f in by_concurrency if f.p_value is not None]
+    found: list[Detection] = []
+    for where, points, fitted in parts:
+        found.append(_chi_square(form, where, points, fitted))
+        found += _breaks(form, where, points, fitted)
+        found += _rises(where, points)
+    return tuple(
+        Detection(d.name, d.statistic, d.dof, d.p_alone, d.words, min(1.0, len(found) * d.p_alone)) for d in found
     )
 
 
-def _test(name: str, curve: Curve, tests: int) -> FormTest:
-    p = min(1.0, tests * _p_value(curve))
-    return FormTest(name=name, statistic=curve.chi_square, dof=curve.dof, p_value=p, level=LEVEL)
+def form_verdict(
+    found: tuple[Detection, ...], group: pd.DataFrame, form: ResidualForm
+) -> tuple[Verdict, tuple[str, ...]]:
+    """FIT, WARN (not tested) or REFUSED, and the reasons in words, the strongest of each kind."""
+    if not found:
+        seen = ", ".join(str(p) for p in sorted(set(group["pp"])))
+        if form.name == FREE.name:
+            return "WARN", (f"one value at each of pp = {seen}: there is no curve that could be tested",)
+        return "WARN", (
+            f"only pp = {seen} measured, under {MIN_LEVELS} levels: no interval, and the form is not tested",
+        )
+    refusing = [d for d in found if d.p_value < LEVEL]
+    words: dict[str, str] = {}
+    for d in sorted(refusing, key=lambda d: (KINDS.index(d.name.split(" at ")[0]), d.p_value, -d.statistic)):
+        words.setdefault(d.name.split(" at ")[0], d.words)
+    return ("REFUSED", tuple(words.values())) if refusing else ("FIT", ())
 
 
-def _p_value(curve: Curve) -> float:
-    return float(stats.chi2.sf(curve.chi_square, curve.dof))
+KINDS = ("chi-square", "level break", "rise")
 
 
-def _rises(group: pd.DataFrame) -> list[str]:
-    """Where the efficiency rises with pp by more than both errors, in words."""
-    ordered = group.sort_values("pp")
-    rises = []
-    for (_, a), (_, b) in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
-        error = math.hypot(a["rel_error"] * a["efficiency"], b["rel_error"] * b["efficiency"])
-        if a["baseline_id"] == b["baseline_id"] and b["efficiency"] - a["efficiency"] > 3 * error:
-            rises.append(
-                f"efficiency rises from pp={int(a['pp'])} ({a['efficiency']:.2f}) to pp={int(b['pp'])} "
-                f"({b['efficiency']:.2f}): not monotone"
+def deciding(found: tuple[Detection, ...]) -> FormTest | None:
+    """The chi-square test that decides, the worst of its kind; with its adjusted p-value."""
+    tests = [d for d in found if d.name.startswith(KINDS[0])]
+    return min(tests, key=lambda d: (d.p_value, -d.statistic)).test() if tests else None
+
+
+def deviations(form: ResidualForm, group: pd.DataFrame) -> tuple[Deviation, ...]:
+    """How far each (tp, pp) lies off the curve that all other levels define: relative size, stderr [1] and p-value.
+
+    The interaction of TP and PP that a form in pp alone cannot show. Empty where the others do not define the curve.
+    """
+    form = for_points(form, group)
+    if form.name == FREE.name or group["pp"].nunique() <= max(2, len(form.parameters)):
+        return ()
+    pp, concurrency = coordinates(form, group)
+    y, errors = group["residual"].to_numpy(dtype=np.float64), stated_errors(group)
+    found = []
+    for level, part in group.groupby("pp", sort=True):
+        size, stderr = level_deviation(form, pp, y, errors, float(str(level)), concurrency)
+        z = abs(float(size) / float(stderr))
+        found.append(
+            Deviation(
+                tp=int(part["tp"].iloc[0]) if "tp" in part and part["tp"].nunique() == 1 else None, pp=int(str(level)),
+                size=float(size), stderr=float(stderr), p_value=float(2 * stats.norm.sf(z)),
             )
-    return rises
+        )  # fmt: skip
+    return tuple(found)
+
+
+def level_deviation(
+    form: ResidualForm, pp: Array, y: Array, errors: Errors, level: float, concurrency: Array | None = None
+) -> tuple[Array, Array]:
+    """Relative deviation [1] of one pp level from the curve through the others, and its stderr; each of shape (...)."""
+    solution = fit_gls(WithLevel.of(form, level), pp, y, errors, concurrency)
+    return solution.values[..., -1], np.sqrt(solution.covariance[..., -1, -1])
 
 
 def series_warnings(group: pd.DataFrame) -> tuple[str, ...]:
@@ -122,5 +157,88 @@ def series_warnings(group: pd.DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _p_text(p: float) -> str:
+def drift_warning(form: ResidualForm, matched: pd.DataFrame) -> str | None:
+    """Says that the first parameter differs between concurrencies by more than its errors; None where it does not.
+
+    Homogeneity of the estimates at each concurrency: ``Q = sum((s_c - mean)^2 / var_c)`` is chi-square on their number
+    less one, each concurrency having a baseline of its own. Errors are widened by the lack of fit, where there is one.
+    """
+    fits = [f for f in fit_each_concurrency(form, matched) if f.points["pp"].nunique() >= MIN_LEVELS]
+    if len(fits) < 2:
+        return None
+    lack = max(1.0, sum(f.curve.chi_square for f in fits) / max(1, sum(f.curve.dof for f in fits)))
+    s = np.array([f.curve.values[0] for f in fits])
+    unscaled = [f.curve.chi_square / f.curve.dof if f.curve.dof > 0 else 1.0 for f in fits]
+    variance = lack * np.array([f.curve.covariance[0, 0] / u if u > 0 else f.curve.covariance[0, 0]
+                                for f, u in zip(fits, unscaled, strict=True)])  # fmt: skip
+    mean = np.sum(s / variance) / np.sum(1 / variance)
+    p = float(stats.chi2.sf(np.sum((s - mean) ** 2 / variance), len(fits) - 1))
+    if p >= LEVEL:
+        return None
+    low, high = fits[0], fits[-1]
+    name = low.curve.form.parameters[0]
+    return (
+        f"drifts with concurrency: {name} = {s[0]:.2f} at C={low.concurrency} and {s[-1]:.2f} at C={high.concurrency} "
+        f"(p {p_text(p)} that it is one)"
+    )
+
+
+def falling_warning(matched: pd.DataFrame) -> str | None:
+    """Says where throughput falls while concurrency rises, by more than 3.5 of both errors; None where it does not."""
+    worst: tuple[float, str] | None = None
+    base = matched.drop_duplicates("baseline_id").assign(pp=1)
+    for x, error, part in (
+        *((p["output_tokens_per_s"], p["rel_error"], p) for _, p in matched.groupby("pp", sort=True)),
+        (base["baseline_output_tokens_per_s"], base["baseline_rel_error"], base),
+    ):
+        table = pd.DataFrame({"x": x, "e": error, "c": part["concurrency"], "pp": part["pp"]}).dropna().sort_values("c")
+        for (_, a), (_, b) in zip(table.iloc[:-1].iterrows(), table.iloc[1:].iterrows(), strict=True):
+            z = math.log(a["x"] / b["x"]) / math.hypot(a["e"], b["e"])
+            if z > 3.5 and (worst is None or z > worst[0]):
+                words = (
+                    f"pp={int(a['pp'])} from {a['x']:.0f} tok/s at C={int(a['c'])} to {b['x']:.0f} at C={int(b['c'])}"
+                )
+                worst = (z, f"throughput falls while concurrency rises: {words}")
+    return worst[1] if worst else None
+
+
+def p_text(p: float) -> str:
+    """A p-value as it is written in sentences."""
     return "< 1e-6" if p < 1e-6 else f"= {p:.2g}"
+
+
+def _chi_square(form: ResidualForm, where: str, points: pd.DataFrame, curve: Curve) -> Detection:
+    eta, fitted = points["efficiency"].to_numpy(), curve.fitted * (points["efficiency"] / points["residual"]).to_numpy()
+    i = int(np.argmax(np.abs(eta - fitted)))
+    words = (
+        f"{form.formula} misses the points{where} by more than their error (chi-square = {curve.chi_square:.0f} on "
+        f"{curve.dof} dof, p {p_text(curve.p_value)}): pp={int(points['pp'].iloc[i])} is measured at {eta[i]:.2f} and "
+        f"fitted at {fitted[i]:.2f}"
+    )
+    return Detection(f"chi-square{where}", curve.chi_square, curve.dof, curve.p_value, words)
+
+
+def _breaks(form: ResidualForm, where: str, points: pd.DataFrame, curve: Curve) -> Iterator[Detection]:
+    """Each pp level against the curve through the others; needs a degree of freedom beside it."""
+    for d in deviations(form, points) if curve.dof >= 2 else ():
+        at = f"TP{d.tp}/PP{d.pp}" if d.tp else f"pp={d.pp}"
+        words = (
+            f"{at} lies {100 * d.size:+.0f} % off the curve through the other levels{where} "
+            f"(+-{100 * d.stderr:.0f} %, p {p_text(d.p_value)})"
+        )
+        yield Detection(f"level break{where}", abs(d.size) / d.stderr, 1, d.p_value, words)
+
+
+def _rises(where: str, group: pd.DataFrame) -> Iterator[Detection]:
+    """Neighbouring pp levels of one baseline, whose common error cancels in their ratio: one-sided normal."""
+    for _, block in group.groupby("baseline_id", sort=True):
+        ordered = block.sort_values("pp")
+        for (_, a), (_, b) in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
+            if a["pp"] == b["pp"]:
+                continue
+            z = math.log(b["efficiency"] / a["efficiency"]) / math.hypot(a["rel_error"], b["rel_error"])
+            words = (
+                f"efficiency rises from pp={int(a['pp'])} ({a['efficiency']:.2f}) to pp={int(b['pp'])} "
+                f"({b['efficiency']:.2f}){where}: not monotone"
+            )
+            yield Detection(f"rise{where}", z, 1, float(stats.norm.sf(z)), words)
