@@ -117,7 +117,10 @@ class Estimate(_Record, frozen=True, kw_only=True):
 
 
 class FormTest(_Record, frozen=True, kw_only=True):
-    """Lack-of-fit test of the form against the stated measurement error."""
+    """One test of the form against the stated measurement error; it refuses where ``p_value`` is below ``level``.
+
+    All tests of a coefficient share a family-wise level of 1 %, so ``level`` is smaller the more of them there are.
+    """
 
     name: str
     statistic: float
@@ -151,7 +154,7 @@ class Coefficient(_Record, frozen=True, kw_only=True):
     domain: Domain
     positivity_limit_pp: float | None
     form_test: FormTest | None
-    detectors: tuple[FormTest, ...]  # every comparison that could refuse the form; p-values adjusted for their number
+    detectors: tuple[FormTest, ...]  # every comparison that could refuse the form
     deviations: tuple[Deviation, ...]  # of each (tp, pp) from the curve through the others
     verdict: Verdict
     reasons: tuple[str, ...]

@@ -107,6 +107,7 @@ def fit(
     pooling: Pooling = "none",
     model_sizes_b: Mapping[str, float] | None = None,
     extra_warnings: Mapping[tuple[str, str], str] | None = None,
+    drift: bool = True,
 ) -> FitResult:
     """Fit the residual form per (model, backend), per backend, and the flat coefficient without balance.
 
@@ -123,6 +124,8 @@ def fit(
         Billions of parameters by model name; with them the pool has a slope in the logarithm of the size.
     extra_warnings
         By (model, backend), to stand beside the verdict: what is known of the pp = 1 prediction, say.
+    drift
+        Whether to look for drift with concurrency, which takes a second decomposition and never makes a verdict.
 
     Raises
     ------
@@ -141,7 +144,7 @@ def fit(
         )
     if chosen.needs_concurrency:
         _check_concurrencies(table, chosen)
-    matched, more = _matched(decomposition), extra_warnings or {}
+    matched, more = _matched(decomposition) if drift else table.iloc[:0], extra_warnings or {}
     series = tuple(
         _fit_series(chosen, dict(zip(KEY, key, strict=True)), g, matched, more) for key, g in groups(table, KEY)
     )
@@ -194,7 +197,8 @@ def _fit_series(
 ) -> SeriesFit:
     curve = fit_curve(form, group)
     by_concurrency = fit_each_concurrency(form, group)
-    found = detect(form, group, curve, by_concurrency)
+    off = deviations(form, group)
+    found = detect(form, group, curve, by_concurrency, off)
     verdict, reasons = form_verdict(found, group, form)
     own = matched
     for name in KEY:
@@ -212,7 +216,7 @@ def _fit_series(
         curve=curve,
         by_concurrency=by_concurrency,
         detectors=tuple(d.test() for d in found),
-        deviations=deviations(form, group),
+        deviations=off,
     )
 
 

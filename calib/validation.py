@@ -103,10 +103,16 @@ def predict_points(coefficients: CoefficientSet, table: pd.DataFrame) -> Array:
 
     With ``reference = "model"`` that is K times the file's factor. The concurrency is left out where the campaign states none.
     """
+    return predict_rows(coefficients, table)[0]
+
+
+def predict_rows(coefficients: CoefficientSet, table: pd.DataFrame) -> tuple[Array, Array, Array]:
+    """Efficiency [1] with the bounds of its 95 % prediction interval, as `predict_points`."""
     points = {c: table[c].to_numpy(dtype=object) if c == "precision" else table[c].to_numpy() for c in POINT}
     points["concurrency"] = np.array([None if pd.isna(c) else int(c) for c in table["concurrency"]], dtype=object)
-    factor = Predictor(coefficients).factor(points, allow_refused=set(table["model"])).value
-    return table["k_model"].to_numpy() * factor
+    factor = Predictor(coefficients).factor(points, allow_refused=set(table["model"]))
+    k: Array = table["k_model"].to_numpy(dtype=np.float64)
+    return k * factor.value, k * factor.low, k * factor.high
 
 
 def _by_group(form: ResidualForm, table: pd.DataFrame, key: tuple[str, ...], predict: Train) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -27,18 +27,23 @@ MIN_LEVELS = 3  # distinct pp > 1 below which no interval is claimed
 
 @dataclass(frozen=True)
 class Detection:
-    """One comparison that can refuse: its p-value alone, and adjusted for all of its family; the words where it is small."""
+    """One comparison that can refuse: its p-value, the level it refuses at (its part of the family's), and the words."""
 
     name: str
     statistic: float
     dof: int
-    p_alone: float
+    p_value: float
     words: str
-    p_value: float = math.nan
+    level: float = LEVEL
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it rejects the form."""
+        return self.p_value < self.level
 
     def test(self) -> FormTest:
         """As it is published."""
-        return FormTest(name=self.name, statistic=self.statistic, dof=self.dof, p_value=self.p_value, level=LEVEL)
+        return FormTest(name=self.name, statistic=self.statistic, dof=self.dof, p_value=self.p_value, level=self.level)
 
 
 @dataclass(frozen=True)
@@ -64,12 +69,16 @@ def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame) -> tuple[Concu
 
 
 def detect(
-    form: ResidualForm, group: pd.DataFrame, curve: Curve, by_concurrency: tuple[ConcurrencyFit, ...]
+    form: ResidualForm,
+    group: pd.DataFrame,
+    curve: Curve,
+    by_concurrency: tuple[ConcurrencyFit, ...],
+    off: tuple[Deviation, ...],
 ) -> tuple[Detection, ...]:
-    """Every comparison that could refuse the form, with p-values adjusted for their number; empty where nothing is tested.
+    """Every comparison that could refuse the form, each at its part of the family's level; empty where nothing is tested.
 
     A parameter that changes with concurrency is no lack of fit of the form in pp, so concurrencies are tested one by one
-    unless the form has a term for them.
+    unless the form has a term for them. ``off`` are the `deviations` of the group.
     """
     if form.name == FREE.name or group["pp"].nunique() < MIN_LEVELS or curve.dof < 1:
         return ()
@@ -79,11 +88,9 @@ def detect(
     found: list[Detection] = []
     for where, points, fitted in parts:
         found.append(_chi_square(form, where, points, fitted))
-        found += _breaks(form, where, points, fitted)
+        found += _breaks(where, deviations(form, points) if by_concurrency else off, fitted)
         found += _rises(where, points)
-    return tuple(
-        Detection(d.name, d.statistic, d.dof, d.p_alone, d.words, min(1.0, len(found) * d.p_alone)) for d in found
-    )
+    return tuple(replace(d, level=LEVEL / len(found)) for d in found)
 
 
 def form_verdict(
@@ -97,7 +104,7 @@ def form_verdict(
         return "WARN", (
             f"only pp = {seen} measured, under {MIN_LEVELS} levels: no interval, and the form is not tested",
         )
-    refusing = [d for d in found if d.p_value < LEVEL]
+    refusing = [d for d in found if d.refuses]
     words: dict[str, str] = {}
     for d in sorted(refusing, key=lambda d: (KINDS.index(d.name.split(" at ")[0]), d.p_value, -d.statistic)):
         words.setdefault(d.name.split(" at ")[0], d.words)
@@ -108,7 +115,7 @@ KINDS = ("chi-square", "level break", "rise")
 
 
 def deciding(found: tuple[Detection, ...]) -> FormTest | None:
-    """The chi-square test that decides, the worst of its kind; with its adjusted p-value."""
+    """The chi-square test that decides, the worst of its kind."""
     tests = [d for d in found if d.name.startswith(KINDS[0])]
     return min(tests, key=lambda d: (d.p_value, -d.statistic)).test() if tests else None
 
@@ -218,9 +225,9 @@ def _chi_square(form: ResidualForm, where: str, points: pd.DataFrame, curve: Cur
     return Detection(f"chi-square{where}", curve.chi_square, curve.dof, curve.p_value, words)
 
 
-def _breaks(form: ResidualForm, where: str, points: pd.DataFrame, curve: Curve) -> Iterator[Detection]:
+def _breaks(where: str, off: tuple[Deviation, ...], curve: Curve) -> Iterator[Detection]:
     """Each pp level against the curve through the others; needs a degree of freedom beside it."""
-    for d in deviations(form, points) if curve.dof >= 2 else ():
+    for d in off if curve.dof >= 2 else ():
         at = f"TP{d.tp}/PP{d.pp}" if d.tp else f"pp={d.pp}"
         words = (
             f"{at} lies {100 * d.size:+.0f} % off the curve through the other levels{where} "

@@ -23,7 +23,7 @@ from calib.provenance import SHORT
 from calib.publish import coefficient_set
 from calib.quality import screen
 from calib.reporting import ReportData, render_html, render_json, render_markdown
-from calib.sensitivity import sensitivity
+from calib.sensitivity import physics, sensitivity
 from calib.stages.breakdown import Breakdowns
 from calib.step_requests import compute_breakdowns
 from calib.validation import Accuracy, accuracy
@@ -75,6 +75,7 @@ class Result:
             accuracy=self.accuracy,
             findings=self.findings,
             sensitivity=tuple(sensitivity(self.campaign, form=self.fit.form.name)),
+            physics=tuple(physics(self.campaign)),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,15 @@ from calib.campaign import Campaign, Finding
 from calib.coefficients import CoefficientSet
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
-from calib.reporting.model_tables import roofline_tables, sensitivity_tables
+from calib.reporting.fit_tables import (
+    contest_tables,
+    decision_tables,
+    deviation_tables,
+    log_share_tables,
+    throughput_tables,
+)
+from calib.reporting.model_tables import physics_tables, roofline_tables, sensitivity_tables
+from calib.reporting.plots import parameter_text
 from calib.reporting.published import published_tables
 from calib.reporting.table import CONFIGURATION, Column, Table, number
 from calib.schema import natural, records
@@ -32,6 +39,7 @@ class ReportData:
     accuracy: Accuracy
     findings: tuple[Finding, ...]
     sensitivity: tuple[Mapping[str, Any], ...] = ()
+    physics: tuple[Mapping[str, Any], ...] = ()
 
     @functools.cached_property
     def tables(self) -> dict[str, Table]:
@@ -46,10 +54,16 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         decomposition_table(data.decomposition),
         coefficient_table(data.fit),
         *concurrency_tables(data.fit),
+        *deviation_tables(data.fit),
+        *log_share_tables(data.decomposition),
         accuracy_table(data.accuracy),
+        *contest_tables(data.coefficients.contest),
+        *decision_tables(data.decomposition),
+        *throughput_tables(data.decomposition, data.coefficients),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),
         *sensitivity_tables(data.sensitivity),
+        *physics_tables(data.physics),
         balance_table(data.coefficients),
         *roofline_tables(data.campaign),
         quality_table(data.findings),
@@ -151,7 +165,7 @@ def coefficient_table(fit: FitResult) -> Table:
             Column("backend", "backend"),
             Column("model", "model"),
             Column("verdict", "verdict", "verdict"),
-            Column("s", "s ± standard error [1]"),
+            Column("s", "estimate ± standard error [1]"),
             Column("interval", "95 % interval [1]"),
             Column("n", "points", "int"),
             Column("dof", "dof", "int"),
@@ -167,14 +181,14 @@ def coefficient_table(fit: FitResult) -> Table:
 def _coefficient_row(s: SeriesFit, label: str) -> dict[str, Any]:
     e = s.estimate
     value, error = e.values[0], e.stderr[0] if e.stderr else None
-    digits = 3 if error is None or error <= 0 else min(6, max(3, 1 - math.floor(math.log10(error))))
     interval = e.interval95[0] if e.interval95 else None
+    spans = [f"{x.low:.3f} to {x.high:.3f}" for x in e.interval95 or ()]
     return {
         "backend": s.key["backend"],
         "model": label,
         "verdict": s.verdict,
-        "s": f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"),
-        "interval": "unknown" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}",
+        "s": parameter_text(e),
+        "interval": "; ".join(spans) or "unknown",
         "n": e.n,
         "dof": e.dof,
         "p_value": None if s.form_test is None else s.form_test.p_value,
@@ -211,7 +225,7 @@ def concurrency_tables(fit: FitResult) -> list[Table]:
                 Column("backend", "backend"),
                 Column("model", "model"),
                 Column("concurrency", "C [requests]", "int"),
-                Column("s", "s [1]", "ratio"),
+                Column("s", f"{fit.form.parameters[0] if fit.form.parameters else 'residual'} [1]", "ratio"),
                 Column("p_value", "p of the form", "p"),
             ),
             rows=tuple(rows),
