@@ -28,7 +28,8 @@ CONFIDENCE = 0.95
 class Curve:
     """A fitted curve through (1, 1), before anything is said about it.
 
-    ``values`` (k,), ``covariance`` (k, k), ``chi_square`` under the stated errors on ``dof`` degrees of freedom, ``fitted``
+    ``values`` (k,), ``covariance`` (k, k) scaled by the scatter seen and ``stated_covariance`` (k, k), which is not,
+    ``chi_square`` under the stated errors on ``dof`` degrees of freedom, ``fitted``
     (n,) residuals; ``scatter`` is the relative standard deviation [1] of one new efficiency against a new baseline.
     """
 
@@ -40,6 +41,7 @@ class Curve:
     n: int
     scatter: float
     fitted: Array
+    stated_covariance: Array
 
     @property
     def quantile(self) -> float:
@@ -75,6 +77,7 @@ def fit_curve(form: ResidualForm, points: pd.DataFrame, *, column: str = "residu
         n=n,
         scatter=math.sqrt(scale * float(np.mean(errors.own**2 + errors.shared**2))),
         fitted=form.residual(pp, solution.values, concurrency),
+        stated_covariance=solution.covariance,
     )
 
 

@@ -47,8 +47,7 @@ POOLINGS: tuple[Pooling, ...] = ("none", "partial")
 class SeriesFit:
     """The published outcome for one key; ``model`` is None for a backend pool.
 
-    ``by_concurrency`` holds, for matched series at several concurrencies, the fit of each on its own; ``stated_covariance`` is
-    that of the estimate under the stated errors alone, before it is scaled by the scatter.
+    ``by_concurrency`` holds, for matched series at several concurrencies, the fit of each on its own.
     """
 
     key: dict[str, str | None]
@@ -277,14 +276,9 @@ def pool_of(members: list[SeriesFit], sizes: Mapping[str, float] | None = None) 
         return None
     dof = sum(m.curve.dof for m in known)
     scale = sum(m.curve.chi_square for m in known) / dof if dof else 1.0
-    covariances = [m.curve.covariance * _ratio(scale, m.curve) for m in known]
+    covariances = [scale * m.curve.stated_covariance for m in known]
     covariates = _covariates([str(m.key["model"]) for m in known], sizes)
     return pool(np.array([m.curve.values for m in known]), np.array(covariances), covariates)
-
-
-def _ratio(scale: float, curve: Curve) -> float:
-    own = curve.chi_square / curve.dof if curve.dof else 1.0
-    return scale / own if own > 0 else 1.0
 
 
 def _covariates(models: list[str], sizes: Mapping[str, float] | None) -> Array | None:

@@ -25,6 +25,7 @@ from calib.errors import CalibError, UsageError
 from calib.fitting import FitResult, SeriesFit
 from calib.gls import Array, solve_gls
 from calib.residual import LOG2
+from calib.stages.steady_state import microbatch_size
 
 ASSUMED_SPREAD = 0.05  # of TP scaling, where the campaign cannot tell [1]
 DETECTION = 3.5  # combined standard errors from which a moved coefficient is an alarm
@@ -109,7 +110,7 @@ def plan(fit: FitResult, *, model: str, backend: str | None = None, options: Pla
         rows.append(
             {
                 "what": what, "model": model, "backend": series.key["backend"], "tp": tp, "pp": pp, "gpus": gpus,
-                "concurrency": _concurrency(series, pp), "repeats": options.repeats, "gpu_hours": hours,
+                "concurrency": _concurrency(series, tp, pp, gpus), "repeats": options.repeats, "gpu_hours": hours,
                 "half_width_before": 1.96 * before, "half_width_after": 1.96 * error,
                 "narrowing_per_gpu_hour": 1.96 * (before - error) / hours,
             }
@@ -145,10 +146,15 @@ def _design(series: SeriesFit) -> _Design:
     )
 
 
-def _concurrency(series: SeriesFit, pp: int) -> int | None:
-    at = series.points[series.points["pp"] == pp] if pp > 1 else series.points
-    c = (at["concurrency"] if pp > 1 else at["baseline_concurrency"]).dropna()
-    return int(c.max()) if len(c) else None
+def _concurrency(series: SeriesFit, tp: int, pp: int, gpus: int) -> int | None:
+    """The concurrency of the series; on one stage's GPUs alone, that of one stage's microbatch, ``ceil(C/pp)``."""
+    alone = gpus < int(series.points["gpus"].iloc[0])
+    stages = int(series.points["gpus"].iloc[0]) // tp if alone else pp
+    at = series.points[series.points["pp"] == stages] if stages > 1 else series.points
+    c = (at["concurrency"] if stages > 1 else at["baseline_concurrency"]).dropna()
+    if not len(c):
+        return None
+    return microbatch_size(int(c.max()), stages) if alone else int(c.max())
 
 
 def _candidates(now: _Design, series: SeriesFit, repeats: int) -> Sequence[tuple[str, int, int, int, _Design]]:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
 from calib.coefficients import Deviation, FormTest, Verdict
@@ -48,24 +50,38 @@ class Detection:
 
 @dataclass(frozen=True)
 class ConcurrencyFit:
-    """The form fitted at one concurrency [requests] on its own; ``p_value`` of chi-square, None where it is not tested."""
+    """The form fitted at one concurrency [requests] on its own, and the comparisons that could refuse it there."""
 
     concurrency: int
     curve: Curve
     points: pd.DataFrame
-    p_value: float | None
+    found: tuple[Detection, ...]
+
+    @property
+    def p_value(self) -> float | None:
+        """Of chi-square; None where it is not tested."""
+        return next((d.p_value for d in self.found if d.name.startswith(KINDS[0])), None)
+
+    def verdict(self) -> tuple[Verdict, tuple[str, ...]]:
+        """Verdict of this concurrency and its reasons in words."""
+        return form_verdict(self.found, self.points, self.curve.form)
 
 
-def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame) -> tuple[ConcurrencyFit, ...]:
-    """One fit a concurrency, in ascending order; none for a form that has a concurrency term of its own."""
+def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame, *, test: bool = True) -> tuple[ConcurrencyFit, ...]:
+    """One fit a concurrency, in ascending order; none for a form that has a concurrency term of its own.
+
+    A parameter that changes with concurrency is no lack of fit of the form in pp, so concurrencies are tested one by one,
+    all of them at one family-wise level.
+    """
     if form.needs_concurrency or group["concurrency"].isna().any() or group["concurrency"].nunique() < 2:
         return ()
     fits = []
     for c, part in group.groupby("concurrency", sort=True):
         curve = fit_curve(form, part)
-        known = part["pp"].nunique() >= MIN_LEVELS and curve.dof > 0
-        fits.append(ConcurrencyFit(int(str(c)), curve, part, curve.p_value if known else None))
-    return tuple(fits)
+        found = _comparisons(form, part, curve, deviations(form, part), f" at C={c}") if test else ()
+        fits.append(ConcurrencyFit(int(str(c)), curve, part, found))
+    total = sum(len(f.found) for f in fits)
+    return tuple(replace(f, found=_at(f.found, total)) for f in fits)
 
 
 def detect(
@@ -77,20 +93,24 @@ def detect(
 ) -> tuple[Detection, ...]:
     """Every comparison that could refuse the form, each at its part of the family's level; empty where nothing is tested.
 
-    A parameter that changes with concurrency is no lack of fit of the form in pp, so concurrencies are tested one by one
-    unless the form has a term for them. ``off`` are the `deviations` of the group.
+    Those of each concurrency where there are several, of all points otherwise; ``off`` are the `deviations` of the group.
     """
-    if form.name == FREE.name or group["pp"].nunique() < MIN_LEVELS or curve.dof < 1:
-        return ()
-    parts: list[tuple[str, pd.DataFrame, Curve]] = [("", group, curve)]
     if by_concurrency:
-        parts = [(f" at C={f.concurrency}", f.points, f.curve) for f in by_concurrency if f.p_value is not None]
-    found: list[Detection] = []
-    for where, points, fitted in parts:
-        found.append(_chi_square(form, where, points, fitted))
-        found += _breaks(where, deviations(form, points) if by_concurrency else off, fitted)
-        found += _rises(where, points)
-    return tuple(replace(d, level=LEVEL / len(found)) for d in found)
+        return tuple(d for f in by_concurrency for d in f.found)
+    found = _comparisons(form, group, curve, off, "")
+    return _at(found, len(found))
+
+
+def _at(found: tuple[Detection, ...], total: int) -> tuple[Detection, ...]:
+    return tuple(replace(d, level=LEVEL / total) for d in found)
+
+
+def _comparisons(
+    form: ResidualForm, points: pd.DataFrame, curve: Curve, off: tuple[Deviation, ...], where: str
+) -> tuple[Detection, ...]:
+    if form.name == FREE.name or points["pp"].nunique() < MIN_LEVELS or curve.dof < 1:
+        return ()
+    return (_chi_square(form, where, points, curve), *_breaks(where, off, curve), *_rises(where, points))
 
 
 def form_verdict(
@@ -165,28 +185,25 @@ def series_warnings(group: pd.DataFrame) -> tuple[str, ...]:
 
 
 def drift_warning(form: ResidualForm, matched: pd.DataFrame) -> str | None:
-    """Says that the first parameter differs between concurrencies by more than its errors; None where it does not.
+    """Says that the first parameter differs between concurrencies by more than the stated errors; None where it does not.
 
     Homogeneity of the estimates at each concurrency: ``Q = sum((s_c - mean)^2 / var_c)`` is chi-square on their number
-    less one, each concurrency having a baseline of its own. Errors are widened by the lack of fit, where there is one.
+    less one, each concurrency having a baseline of its own.
     """
-    fits = [f for f in fit_each_concurrency(form, matched) if f.points["pp"].nunique() >= MIN_LEVELS]
+    fits = [f for f in fit_each_concurrency(form, matched, test=False) if f.points["pp"].nunique() >= MIN_LEVELS]
     if len(fits) < 2:
         return None
-    lack = max(1.0, sum(f.curve.chi_square for f in fits) / max(1, sum(f.curve.dof for f in fits)))
     s = np.array([f.curve.values[0] for f in fits])
-    unscaled = [f.curve.chi_square / f.curve.dof if f.curve.dof > 0 else 1.0 for f in fits]
-    variance = lack * np.array([f.curve.covariance[0, 0] / u if u > 0 else f.curve.covariance[0, 0]
-                                for f, u in zip(fits, unscaled, strict=True)])  # fmt: skip
+    variance = np.array([f.curve.stated_covariance[0, 0] for f in fits])
     mean = np.sum(s / variance) / np.sum(1 / variance)
     p = float(stats.chi2.sf(np.sum((s - mean) ** 2 / variance), len(fits) - 1))
     if p >= LEVEL:
         return None
-    low, high = fits[0], fits[-1]
+    low, high = sorted((fits[int(np.argmin(s))], fits[int(np.argmax(s))]), key=lambda f: f.concurrency)
     name = low.curve.form.parameters[0]
     return (
-        f"drifts with concurrency: {name} = {s[0]:.2f} at C={low.concurrency} and {s[-1]:.2f} at C={high.concurrency} "
-        f"(p {p_text(p)} that it is one)"
+        f"drifts with concurrency: {name} = {low.curve.values[0]:.2f} at C={low.concurrency} and {high.curve.values[0]:.2f} "
+        f"at C={high.concurrency} (p {p_text(p)} that it is the same)"
     )
 
 
@@ -237,15 +254,45 @@ def _breaks(where: str, off: tuple[Deviation, ...], curve: Curve) -> Iterator[De
 
 
 def _rises(where: str, group: pd.DataFrame) -> Iterator[Detection]:
-    """Neighbouring pp levels of one baseline, whose common error cancels in their ratio: one-sided normal."""
-    for _, block in group.groupby("baseline_id", sort=True):
-        ordered = block.sort_values("pp")
-        for (_, a), (_, b) in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
-            if a["pp"] == b["pp"]:
-                continue
-            z = math.log(b["efficiency"] / a["efficiency"]) / math.hypot(a["rel_error"], b["rel_error"])
-            words = (
-                f"efficiency rises from pp={int(a['pp'])} ({a['efficiency']:.2f}) to pp={int(b['pp'])} "
-                f"({b['efficiency']:.2f}){where}: not monotone"
-            )
-            yield Detection(f"rise{where}", z, 1, float(stats.norm.sf(z)), words)
+    """Neighbouring pp levels of one baseline."""
+    eta, own = group["efficiency"].to_numpy(dtype=np.float64), group["rel_error"].to_numpy(dtype=np.float64)
+    pp = group["pp"].to_numpy(dtype=np.float64)
+    pairs, z = rises(pp, eta, own, pd.factorize(group["baseline_id"])[0])
+    for (i, j), value in zip(pairs, z, strict=True):
+        words = (
+            f"efficiency rises from pp={pp[i]:.0f} ({eta[i]:.2f}) to pp={pp[j]:.0f} ({eta[j]:.2f}){where}: not monotone"
+        )
+        yield Detection(f"rise{where}", float(value), 1, float(stats.norm.sf(value)), words)
+
+
+def rises(pp: Array, eta: Array, own: Array, blocks: NDArray[np.intp]) -> tuple[list[tuple[int, int]], Array]:
+    """Pairs of neighbouring pp levels that share a baseline, and how far efficiency (..., n) rises between them.
+
+    In standard errors, shape (..., pairs): ``ln(eta_j/eta_i) / hypot(sigma_i, sigma_j)``, in which the common error cancels.
+    """
+    pairs = []
+    for block in np.unique(blocks):
+        order = sorted(np.flatnonzero(blocks == block), key=lambda i: pp[i])
+        pairs += [(int(i), int(j)) for i, j in pairwise(order) if pp[i] < pp[j]]
+    first, second = [i for i, _ in pairs], [j for _, j in pairs]
+    own = np.broadcast_to(own, eta.shape)
+    return pairs, np.log(eta[..., second] / eta[..., first]) / np.hypot(own[..., first], own[..., second])
+
+
+def refused(
+    form: ResidualForm, pp: Array, y: Array, errors: Errors, concurrency: Array | None = None
+) -> NDArray[np.bool_]:
+    """The verdict alone, for residuals (..., n) of thousands of simulated campaigns at once; balance 1.
+
+    The same comparisons at the same levels as `detect`, on one part.
+    """
+    solution = fit_gls(form, pp, y, errors, concurrency)
+    dof = len(pp) - len(form.parameters)
+    p_values = [stats.chi2.sf(solution.chi_square, dof)]
+    if dof >= 2:
+        for level in np.unique(pp):
+            size, stderr = level_deviation(form, pp, y, errors, float(level), concurrency)
+            p_values.append(2 * stats.norm.sf(np.abs(size) / stderr))
+    _, z = rises(pp, y, errors.own, errors.blocks)
+    p = np.stack([*p_values, *np.moveaxis(stats.norm.sf(z), -1, 0)])
+    return np.asarray((p < LEVEL / len(p)).any(axis=0))

@@ -210,6 +210,8 @@ def concurrency_tables(fit: FitResult) -> list[Table]:
             "concurrency": f.concurrency,
             "s": float(f.curve.values[0]),
             "p_value": f.p_value,
+            "verdict": f.verdict()[0],
+            "reasons": "; ".join(f.verdict()[1]),
         }
         for s in fit.series
         for f in s.by_concurrency
@@ -227,6 +229,8 @@ def concurrency_tables(fit: FitResult) -> list[Table]:
                 Column("concurrency", "C [requests]", "int"),
                 Column("s", f"{fit.form.parameters[0] if fit.form.parameters else 'residual'} [1]", "ratio"),
                 Column("p_value", "p of the form", "p"),
+                Column("verdict", "verdict", "verdict"),
+                Column("reasons", "why", "long"),
             ),
             rows=tuple(rows),
         )
