@@ -152,7 +152,7 @@ def coefficient_table(fit: FitResult) -> Table:
     """``s`` per model and backend with its interval and verdict."""
     rows = [_coefficient_row(s, s.key["model"] or "") for s in fit.series]
     rows += [_coefficient_row(s, "(backend, any model)") for s in fit.pools]
-    rows += [_coefficient_row(s, "(flat c, without balance)") | {"verdict": "-"} for s in fit.flat]
+    rows += [_coefficient_row(s, "(flat c, without balance)") | {"verdict": "-", "reasons": ""} for s in fit.flat]
     return Table(
         name="coefficients",
         title=f"Coefficients of {fit.form.formula}",
