@@ -11,9 +11,11 @@ import pandas as pd
 from calib.coefficients import CoefficientSet, ContestRow
 from calib.contest import IN_SAMPLE, NESTED, ONE_BACKEND, ONE_CONFIGURATION, ONE_MODEL, ONE_PP
 from calib.decisions import decisions, summary
-from calib.efficiency import LOG_PARTS, Decomposition
-from calib.fitting import FitResult
+from calib.efficiency import LOG_PARTS, Decomposition, decompose
+from calib.fitting import KEY, FitResult, fit
+from calib.publish import coefficient_set
 from calib.reporting.table import CONFIGURATION, Column, Table
+from calib.residual import LOG2_CONCURRENCY
 from calib.schema import records
 from calib.validation import predict_rows
 
@@ -170,38 +172,55 @@ def log_share_tables(decomposition: Decomposition) -> list[Table]:
 
 
 def throughput_tables(decomposition: Decomposition, coefficients: CoefficientSet) -> list[Table]:
-    """Calibrated output throughput [tok/s] of every configuration with its 95 % prediction interval."""
+    """Calibrated output throughput [tok/s] of every configuration with its 95 % prediction interval.
+
+    Where the fit is of the peaks, every measured concurrency is predicted beside it, by the form with a concurrency term.
+    """
+    tables = [_throughput("throughput", "Calibrated throughput", decomposition, coefficients)]
+    campaign = decomposition.campaign
+    if decomposition.matching == "peak" and tables[0].rows and decomposition.table["concurrency"].notna().all():
+        matched = decompose(
+            campaign, matching="matched", error_floor=decomposition.error_floor, balance=decomposition.balance,
+            reference=decomposition.reference,
+        )  # fmt: skip
+        if len(matched.table) and matched.table.groupby(list(KEY), dropna=False)["concurrency"].nunique().min() >= 3:
+            by_load = fit(matched, form=LOG2_CONCURRENCY.name, pooling="partial", drift=False)
+            title = f"Calibrated throughput at every concurrency, by {LOG2_CONCURRENCY.formula}"
+            tables.append(_throughput("throughput_matched", title, matched, coefficient_set(by_load)))
+    return [t for t in tables if t.rows]
+
+
+def _throughput(name: str, title: str, decomposition: Decomposition, coefficients: CoefficientSet) -> Table:
     table = decomposition.table[decomposition.table["baseline_output_tokens_per_s"].notna()]
-    if table.empty:
-        return []
-    value, low, high = predict_rows(coefficients, table)
-    base = table["baseline_output_tokens_per_s"].to_numpy()
-    measured = table["output_tokens_per_s"].to_numpy()
-    inside = (measured >= base * low) & (measured <= base * high)
-    rows = [
-        r | {"predicted": p, "low": a, "high": b, "error_pct": 100 * (p / m - 1), "inside": "yes" if i else "no"}
-        for r, p, a, b, m, i in zip(
-            records(table), base * value, base * low, base * high, measured, inside, strict=True
-        )
-    ]  # fmt: skip
-    known = ~np.isnan(low)
-    covered = f"{int(inside[known].sum())} of {int(known.sum())} measurements lie inside, in sample."
-    return [
-        Table(
-            name="throughput",
-            title="Calibrated throughput",
-            note="Output throughput of the whole replica from the measured TP=G/PP1 one, with its 95 % prediction interval. "
-            + covered,
-            columns=(
-                *CONFIGURATION,
-                Column("baseline_output_tokens_per_s", "TP=G/PP1 [tok/s]", "int"),
-                Column("output_tokens_per_s", "measured [tok/s]", "int"),
-                Column("predicted", "predicted [tok/s]", "int"),
-                Column("low", "from [tok/s]", "int"),
-                Column("high", "to [tok/s]", "int"),
-                Column("error_pct", "error [%]", "points"),
-                Column("inside", "inside"),
-            ),
-            rows=tuple(rows),
-        )
-    ]
+    rows: list[dict[str, Any]] = []
+    covered = ""
+    if len(table):
+        value, low, high = predict_rows(coefficients, table)
+        base = table["baseline_output_tokens_per_s"].to_numpy()
+        measured = table["output_tokens_per_s"].to_numpy()
+        inside = (measured >= base * low) & (measured <= base * high)
+        found = zip(records(table), base * value, base * low, base * high, measured, inside, strict=True)
+        for r, p, a, b, m, i in found:
+            rows.append(
+                r
+                | {"predicted": p, "low": a, "high": b, "error_pct": 100 * (p / m - 1), "inside": "yes" if i else "no"}
+            )
+        known = ~np.isnan(low)
+        covered = f"{int(inside[known].sum())} of {int(known.sum())} measurements lie inside, in sample."
+    return Table(
+        name=name,
+        title=title,
+        note="Output throughput of the whole replica from the measured TP=G/PP1 one, with its 95 % prediction interval. "
+        + covered,
+        columns=(
+            *CONFIGURATION,
+            Column("baseline_output_tokens_per_s", "TP=G/PP1 [tok/s]", "int"),
+            Column("output_tokens_per_s", "measured [tok/s]", "int"),
+            Column("predicted", "predicted [tok/s]", "int"),
+            Column("low", "from [tok/s]", "int"),
+            Column("high", "to [tok/s]", "int"),
+            Column("error_pct", "error [%]", "points"),
+            Column("inside", "inside"),
+        ),
+        rows=tuple(rows),
+    )

@@ -24,8 +24,9 @@ from calib.reporting.model_tables import physics_tables, roofline_tables, sensit
 from calib.reporting.plots import parameter_text
 from calib.reporting.published import published_tables
 from calib.reporting.table import CONFIGURATION, Column, Table, number
+from calib.residual import LOG2
 from calib.schema import natural, records
-from calib.validation import IN_SAMPLE, PER_MODEL, Accuracy
+from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         *concurrency_tables(data.fit),
         *deviation_tables(data.fit),
         *log_share_tables(data.decomposition),
-        accuracy_table(data.accuracy),
+        accuracy_table(data.accuracy, data.fit),
         *contest_tables(data.coefficients.contest),
         *decision_tables(data.decomposition),
         *throughput_tables(data.decomposition, data.coefficients),
@@ -237,8 +238,9 @@ def concurrency_tables(fit: FitResult) -> list[Table]:
     ]
 
 
-def accuracy_table(accuracy: Accuracy) -> Table:
+def accuracy_table(accuracy: Accuracy, fit: FitResult) -> Table:
     """Mean and worst error of each approach, in sample and left out."""
+    names = _approaches(fit)
     return Table(
         name="accuracy",
         title="How wrong the prediction is",
@@ -255,9 +257,25 @@ def accuracy_table(accuracy: Accuracy) -> Table:
             Column("worst_point", "worst at"),
             Column("coverage", "predicted points"),
         ),
-        rows=tuple(r | {"coverage": f"{r['predicted']} of {r['points']}"} for r in records(accuracy.summary)),
+        rows=tuple(
+            r | {"coverage": f"{r['predicted']} of {r['points']}", "approach": names.get(r["approach"], r["approach"])}
+            for r in records(accuracy.summary)
+        ),
         empty="Nothing could be predicted.",
     )
+
+
+def _approaches(fit: FitResult) -> dict[str, str]:
+    """The approaches in the words of the form and reference that were really fitted; the names speak of the published ones."""
+    if fit.form.name == LOG2.name and fit.decomposition.reference == "baseline":
+        return {}
+    explained = "balance" if fit.decomposition.reference == "baseline" else "K * balance * fill"
+    own = f"{explained} * ({fit.form.formula})"
+    names = {PER_MODEL: f"{own}, each model its own", PER_BACKEND: f"{own}, one for the backend"}
+    names[UNWEIGHTED] = f"{explained} * ({LOG2.formula}), each model its own, plain least squares"
+    if fit.form.name != LOG2.name and not fit.form.needs_concurrency:
+        names[FLAT] = f"{fit.form.formula}, no balance"
+    return names
 
 
 def predicted_table(accuracy: Accuracy) -> Table:
