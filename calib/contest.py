@@ -10,7 +10,9 @@ point.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from calib.coefficients import BalanceKind, ContestRow
 from calib.efficiency import Decomposition
 from calib.gls import Array, Errors, Solution, fit_gls
-from calib.pooling import pool
+from calib.pooling import Pool, pool
 from calib.residual import FORMS, FREE, LOG2, ResidualForm, free_form
 
 Scope = Literal["model", "partial", "backend"]
@@ -33,6 +35,7 @@ IN_SAMPLE, ONE_PP, ONE_CONFIGURATION, ONE_MODEL, ONE_BACKEND = (
 NESTED = "leave-one-model-out, nested"
 JUDGED = (ONE_PP, ONE_CONFIGURATION, ONE_MODEL)
 FIXED = ("log2", "model")  # the published way, which no contest chose
+MOST_MODELS = 12  # of a backend, in a contest
 BACKEND_KEY = ("system", "backend", "backend_version")
 
 Mask = NDArray[np.bool_]
@@ -130,6 +133,20 @@ class _Curves:
     own: dict[int, tuple[ResidualForm, Solution]]
     scale: float
 
+    @functools.cached_property
+    def common(self) -> tuple[str, ...]:
+        """The parameters that most models have; `free` has as many as pp levels were measured."""
+        shapes = Counter(form.parameters for form, _ in self.own.values())
+        return max(shapes, key=lambda names: (shapes[names], len(names), names))
+
+    @functools.cached_property
+    def pool(self) -> Pool | None:
+        """Of the models with the common parameters; None under two of them."""
+        members = [s for f, s in self.own.values() if f.parameters == self.common]
+        if len(members) < 2:
+            return None
+        return pool(np.array([s.values for s in members]), self.scale * np.array([s.covariance for s in members]))
+
     @classmethod
     def of(cls, form: ResidualForm, train: Data) -> _Curves:
         own: dict[int, tuple[ResidualForm, Solution]] = {}
@@ -146,27 +163,16 @@ class _Curves:
 
     def partial(self, model: int, test: Data) -> Array:
         """Predicted from the models of the pool, and from the model's own curve as far as it is better known."""
-        shapes: dict[tuple[str, ...], int] = {}
-        for shaped, _ in self.own.values():
-            shapes[shaped.parameters] = shapes.get(shaped.parameters, 0) + 1
-        if not shapes:
+        own = self.own.get(model)
+        if not self.own or (self.pool is None and own is None):
             return np.full(len(test.pp), np.nan)
-        # The shape most models have; `free` has as many parameters as pp levels were measured.
-        common = max(shapes, key=lambda names: (shapes[names], len(names), names))
-        members = {m: (f, s) for m, (f, s) in self.own.items() if f.parameters == common}
-        form = next(iter(members.values()))[0]
-        if len(members) < 2:
-            own = self.own.get(model)
-            if own is None:
-                return np.full(len(test.pp), np.nan)
+        if self.pool is None or (own is not None and own[0].parameters != self.common):
+            assert own is not None
             return test.explained * own[0].residual(test.pp, own[1].values, test.load(own[0]))
-        values = np.array([s.values for _, s in members.values()])
-        covariances = self.scale * np.array([s.covariance for _, s in members.values()])
-        pooled = pool(values, covariances)
-        b = pooled.new()[0]
-        if model in members:
-            solution = members[model][1]
-            b = pooled.shrunk(solution.values, self.scale * solution.covariance)[0]
+        form = next(f for f, _ in self.own.values() if f.parameters == self.common)
+        b = self.pool.new()[0]
+        if own is not None:
+            b = self.pool.shrunk(own[1].values, self.scale * own[1].covariance)[0]
         return test.explained * form.residual(test.pp, b, test.load(form))
 
 
@@ -218,10 +224,23 @@ def ways(balance: BalanceKind, *, concurrency: bool) -> tuple[Way, ...]:
     return tuple(Way(f.name, scope, b) for f in forms for scope in SCOPES for b in balances)
 
 
+def thinned(table: pd.DataFrame, most: int = MOST_MODELS) -> pd.DataFrame:
+    """The table with at most that many models a backend, evenly spaced in its order; contests of more would take hours."""
+    kept = []
+    for _, group in table.groupby(list(BACKEND_KEY), dropna=False, sort=False):
+        models = list(dict.fromkeys(group["model"]))
+        chosen = {models[i] for i in np.linspace(0, len(models) - 1, min(most, len(models))).round().astype(int)}
+        kept.append(group[group["model"].isin(chosen)])
+    return pd.concat(kept, ignore_index=True) if kept else table
+
+
 def contest(decomposition: Decomposition) -> tuple[ContestRow, ...]:
-    """Every way to fit, backend by backend, with its error in sample and left out; winners marked, losers kept."""
+    """Every way to fit, backend by backend, with its error in sample and left out; winners marked, losers kept.
+
+    Over at most `MOST_MODELS` models a backend; the number of points of each row says so.
+    """
     rows: list[ContestRow] = []
-    table = decomposition.table
+    table = thinned(decomposition.table)
     for key, group in table.groupby(list(BACKEND_KEY), dropna=False, sort=False):
         backend = str(key[1])
         rows += _contest(backend, Data.of(group), group["balance_factor"].to_numpy(), decomposition.balance)

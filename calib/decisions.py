@@ -19,7 +19,7 @@ import pandas as pd
 from scipy import stats
 
 from calib.campaign import Campaign
-from calib.contest import ONE_MODEL, Data, Way, left_out
+from calib.contest import ONE_MODEL, Data, Way, left_out, thinned
 from calib.efficiency import Decomposition, decompose
 from calib.gls import Array
 from calib.quality import usable
@@ -122,7 +122,7 @@ def _decided(
 ) -> list[dict[str, Any]]:
     """Every ranking of one matching; ``stated`` the uncalibrated predictions, computed from the steps where None."""
     rows: list[dict[str, Any]] = []
-    measured = table[table["baseline_output_tokens_per_s"].notna()]
+    measured = thinned(table[table["baseline_output_tokens_per_s"].notna()])
     for _, backend in measured.groupby(["system", "backend", "backend_version"], dropna=False, sort=False):
         data = Data.of(backend)
         own = left_out(Way(form, "model", "decode").predict, data, "in-sample")

@@ -191,17 +191,23 @@ def _check_options(matching: str, reference: str, error_floor: float, balance: s
 
 def _observe(runs: pd.DataFrame, matching: Matching, error_floor: float) -> tuple[list[dict[str, Any]], list[Finding]]:
     """The efficiency of every PP run against its baseline, and what has none."""
-    findings: list[Finding] = [_dp_finding(r) for r in records(runs[runs["dp"] > 1])]
+    rows = records(runs)  # once: a frame a series would cost more than all that is done with it
+    findings: list[Finding] = [_dp_finding(r) for r in rows if r["dp"] > 1]
     points: list[dict[str, Any]] = []
-    for _, group in runs[runs["dp"] == 1].groupby(list(SERIES), dropna=False, sort=True):
-        stated = group[group["efficiency"].notna()]
-        points += _stated_points(stated[stated["pp"] > 1], matching, error_floor)
-        found, missing = _measured_points(group[group["efficiency"].isna()], matching)
+    series: dict[tuple[tuple[bool, Any], ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["dp"] == 1:
+            key = tuple((bool(pd.isna(v)), None if pd.isna(v) else v) for v in (row[name] for name in SERIES))
+            series.setdefault(key, []).append(row)
+    for _, group in sorted(series.items(), key=lambda item: item[0]):
+        stated = [r for r in group if pd.notna(r["efficiency"]) and r["pp"] > 1]
+        points += _stated_points(stated, matching, error_floor)
+        found, missing = _measured_points([r for r in group if pd.isna(r["efficiency"])], matching)
         points += found
         findings += missing
-        if not (group["pp"] > 1).any():
+        if not any(r["pp"] > 1 for r in group):
             reason = f"{len(group)} pp = 1 runs have no PP run of their series to be a baseline of"
-            findings.append(_warn(NO_PP_RUN, records(group)[0], reason))
+            findings.append(_warn(NO_PP_RUN, group[0], reason))
     return points, findings
 
 
@@ -244,33 +250,33 @@ def _ideal_ratio(campaign: Campaign, point: dict[str, Any]) -> float | None:
     return None if own is None or base is None else own / base
 
 
-def _stated_points(group: pd.DataFrame, matching: Matching, floor: float) -> list[dict[str, Any]]:
+def _stated_points(group: list[dict[str, Any]], matching: Matching, floor: float) -> list[dict[str, Any]]:
     """Published ratios: the baseline was not published, so it can only be known to the floor."""
-    many = group.groupby(["tp", "pp"])["concurrency"].nunique().gt(1).any()
-    if matching == "peak" and many:
+    loads: dict[tuple[int, int], set[Any]] = {}
+    for row in group:
+        if pd.notna(row["concurrency"]):
+            loads.setdefault((row["tp"], row["pp"]), set()).add(row["concurrency"])
+    if matching == "peak" and any(len(c) > 1 for c in loads.values()):
         raise CampaignError(
             "does not apply: ratios at several concurrencies have no common peak",
             field="matching", value="peak", remedy="use 'matched'",
         )  # fmt: skip
     points = []
-    for row in records(group):
+    for row in group:
         baseline = "|".join(str(row[name]) for name in (*SERIES, "concurrency"))
         base = {"rel_error": floor, "error_method": "floor"}
         points.append(_point(row | base, row["efficiency"], row["concurrency"], np.nan, baseline, base))
     return points
 
 
-def _measured_points(group: pd.DataFrame, matching: Matching) -> tuple[list[dict[str, Any]], list[Finding]]:
+def _measured_points(group: list[dict[str, Any]], matching: Matching) -> tuple[list[dict[str, Any]], list[Finding]]:
     """Efficiencies of one series from throughputs, and the runs that have no baseline."""
-    if group.empty:
-        return [], []
-    base = group[(group["pp"] == 1) & (group["tp"] == group["gpus"])]
-    rest = group[~group.index.isin(base.index)]
+    baselines = [r for r in group if r["pp"] == 1 and r["tp"] == r["gpus"]]
+    rest = [r for r in group if not (r["pp"] == 1 and r["tp"] == r["gpus"])]
     if matching == "peak":
-        base, rest = _best(base, []), _best(rest, ["tp", "pp"])
+        baselines, rest = _best(baselines), _best(rest)
     points, findings = [], []
-    baselines = records(base)
-    for row in records(rest):
+    for row in rest:
         same = [b for b in baselines if matching == "peak" or _same_concurrency(b, row)]
         if not same:
             at = "" if matching == "peak" else " at this concurrency"
@@ -281,15 +287,21 @@ def _measured_points(group: pd.DataFrame, matching: Matching) -> tuple[list[dict
         eta = row["output_tokens_per_s"] / b["output_tokens_per_s"]
         baseline = f"{b['source_file']}:{b['source_row']}"
         if row["pp"] > 1:
-            x0 = b["output_tokens_per_s"]
-            points.append(_point(row, eta, b["concurrency"], x0, baseline, b))
+            points.append(_point(row, eta, b["concurrency"], b["output_tokens_per_s"], baseline, b))
     return points, findings
 
 
-def _best(group: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The run of highest throughput for each of ``by``; ties go to the lower concurrency, never to file order."""
-    ordered = group.sort_values(["output_tokens_per_s", "concurrency"], ascending=[False, True], kind="stable")
-    return ordered.groupby(by, sort=True).head(1) if by else ordered.head(1)
+def _best(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The run of highest throughput of each (tp, pp); ties go to the lower concurrency, never to file order."""
+    best: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in sorted(group, key=_rank):
+        best.setdefault((row["tp"], row["pp"]), row)
+    return [best[key] for key in sorted(best)]
+
+
+def _rank(row: dict[str, Any]) -> tuple[float, float]:
+    c = row["concurrency"]
+    return -float(row["output_tokens_per_s"]), np.inf if pd.isna(c) else float(c)
 
 
 def _same_concurrency(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -144,8 +144,10 @@ def fit(
     if chosen.needs_concurrency:
         _check_concurrencies(table, chosen)
     matched, more = _matched(decomposition) if drift else table.iloc[:0], extra_warnings or {}
+    loads = dict(groups(matched, KEY))
     series = tuple(
-        _fit_series(chosen, dict(zip(KEY, key, strict=True)), g, matched, more) for key, g in groups(table, KEY)
+        _fit_series(chosen, dict(zip(KEY, key, strict=True)), g, loads.get(key, table.iloc[:0]), more)
+        for key, g in groups(table, KEY)
     )
     pools, flat = [], []
     for key, group in groups(table, POOL_KEY):
@@ -199,10 +201,11 @@ def _fit_series(
     off = deviations(form, group)
     found = detect(form, group, curve, by_concurrency, off)
     verdict, reasons = form_verdict(found, group, form)
-    own = matched
-    for name in KEY:
-        own = own[own[name].isna() if key[name] is None else own[name] == key[name]]
-    beside = (drift_warning(form, own), falling_warning(own), more.get((str(key["model"]), str(key["backend"]))))
+    beside = (
+        drift_warning(form, matched),
+        falling_warning(matched),
+        more.get((str(key["model"]), str(key["backend"]))),
+    )
     return SeriesFit(
         key=key,
         form=curve.form,

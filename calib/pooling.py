@@ -68,13 +68,10 @@ def pool(values: Array, covariances: Array, covariates: Array | None = None) -> 
     # E[left' left] = sum_i hat_ii V_i + (k-p) B, so that the mean error is weighted by what the regression leaves.
     noise = np.einsum("i,iab->ab", np.diag(hat), covariances)
     between = _positive((left.T @ left - noise) / (k - p)) if k > p else np.zeros((q, q))
-    information, score = np.zeros((p * q, p * q)), np.zeros(p * q)
-    for row, value, covariance in zip(x, values, covariances, strict=True):
-        weight = np.linalg.pinv(covariance + between)
-        spread = np.kron(row[None, :], np.eye(q))
-        information += spread.T @ weight @ spread
-        score += spread.T @ weight @ value
-    inverse = np.linalg.pinv(information)
+    weight = np.linalg.pinv(covariances + between, hermitian=True)
+    information = np.einsum("ka,kb,kij->aibj", x, x, weight).reshape(p * q, p * q)
+    score = np.einsum("ka,kij,kj->ai", x, weight, values).reshape(p * q)
+    inverse = np.linalg.pinv(information, hermitian=True)
     return Pool((inverse @ score).reshape(p, q), inverse, between, k - p - 1, k)
 
 

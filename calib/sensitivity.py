@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from calib.campaign import Campaign
 from calib.coefficients import BalanceKind, Matching, Reference
-from calib.contest import BACKEND_KEY, IN_SAMPLE, ONE_CONFIGURATION, ONE_MODEL, Data, Way, left_out, mape
+from calib.contest import BACKEND_KEY, IN_SAMPLE, ONE_CONFIGURATION, ONE_MODEL, Data, Way, left_out, mape, thinned
 from calib.efficiency import decompose
 from calib.errors import CalibError
 from calib.fitting import fit
@@ -44,6 +44,7 @@ CHOICES = (
 def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any]]:
     """One row a choice and series: ``s``, its standard error [1] and the verdict; or the reason why it cannot be made."""
     rows: list[dict[str, Any]] = []
+    campaign = _thinned(campaign)
     for choice in CHOICES:
         if choice.matching == campaign.config.matching:
             continue  # that is how it is published
@@ -88,6 +89,7 @@ PHYSICS = (
 def physics(campaign: Campaign) -> list[dict[str, Any]]:
     """Left-out error [%] at matched concurrency under each view, by a form fixed beforehand; empty where C is not stated."""
     rows: list[dict[str, Any]] = []
+    campaign = _thinned(campaign)
     for choice in PHYSICS:
         try:
             table = decompose(
@@ -112,3 +114,9 @@ def physics(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 _SHOWN = (("in_sample", IN_SAMPLE), ("configuration", ONE_CONFIGURATION), ("model", ONE_MODEL))
+
+
+def _thinned(campaign: Campaign) -> Campaign:
+    """The campaign with as many models a backend as a contest takes; the table is about choices, not about models."""
+    kept = thinned(campaign.runs)
+    return campaign if len(kept) == len(campaign.runs) else replace(campaign, runs=kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -95,20 +96,22 @@ def simulated(tmp_path: Path) -> Callable[..., Path]:
         head: float = 2.0,
         levels: tuple[int, ...] = (2, 4, 8),
         name: str = "simulated",
+        backends: tuple[str, ...] = ("vllm",),
     ) -> Path:
         rng = np.random.default_rng(seed)
         folder = tmp_path / name
         folder.mkdir()
-        lines = ["model,tp,pp,concurrency,output_tokens_per_s"]
+        lines = ["model,backend,tp,pp,concurrency,output_tokens_per_s"]
         steps = []
-        for model, truth in s.items():
-            lines.append(f"{model},8,1,64,{1000.0 * (1 + noise * rng.standard_normal())!r}")
+        for backend, (model, truth) in itertools.product(backends, s.items()):
+            quoted = '"' + model.replace('"', '""') + '"'
+            lines.append(f"{quoted},{backend},8,1,64,{1000.0 * (1 + noise * rng.standard_normal())!r}")
             for pp in levels:
-                eta = balance_of(layers, head, pp) * (1 - truth * np.log2(pp))
-                lines.append(f"{model},{PP[pp]},{pp},64,{1000.0 * float(eta) * (1 + noise * rng.standard_normal())!r}")
+                x = 1000.0 * float(balance_of(layers, head, pp) * (1 - truth * np.log2(pp)))
+                lines.append(f"{quoted},{backend},{PP[pp]},{pp},64,{x * (1 + noise * rng.standard_normal())!r}")
                 steps.append(
                     {
-                        "model": model, "backend": "vllm", "tp": PP[pp], "pp": pp, "concurrency": 64, "microbatch": 64 // pp,
+                        "model": model, "backend": backend, "tp": PP[pp], "pp": pp, "concurrency": 64, "microbatch": 64 // pp,
                         "isl": 1000, "osl": 100, "num_layers": layers, "status": "computed",
                         "ops_ms": {"generation_attention": float(layers), "generation_logits_gemm": head},
                     }
@@ -119,7 +122,7 @@ def simulated(tmp_path: Path) -> Callable[..., Path]:
         (folder / "breakdowns.json").write_text(json.dumps(document), encoding="utf-8")
         (folder / "campaign.toml").write_text(
             f'format_version = 1\nname = "{name}"\ntitle = "simulated"\nsource = "a test"\nmatching = "peak"\n'
-            '[defaults]\nsystem = "h200_sxm"\ngpus = 8\nbackend = "vllm"\nbackend_version = "0.19.1"\nisl = 1000\nosl = 100\n'
+            '[defaults]\nsystem = "h200_sxm"\ngpus = 8\nbackend_version = "0.19.1"\nisl = 1000\nosl = 100\n'
             '[[tables]]\nfile = "points.csv"\n[balance]\nfile = "breakdowns.json"\n',
             encoding="utf-8",
         )

@@ -35,6 +35,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "path",
 }
 _KEPT = ("backend", "backend_fallback", "toolbar", "interactive", "timezone", "date.epoch")
+MOST_PANELS = 12
 MEASURED, FITTED, BALANCE = "#1f4e8c", "#c2410c", "#6b7280"
 
 
@@ -50,7 +51,7 @@ def style() -> Iterator[None]:
 
 def plot_efficiency(fit: FitResult, backend: str) -> Figure:
     """Efficiency [1] against pp [stages] for every model of a backend: measured, fitted, and what balance alone explains."""
-    series = [s for s in fit.series if s.key["backend"] == backend]
+    series = drawn(fit, backend)
     levels = [1, *sorted({int(p) for s in series for p in s.points["pp"]})]
     seen = sorted({int(c) for s in series for c in s.points["concurrency"].dropna()})
     colors = dict(zip(seen, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(seen))), strict=True))
@@ -76,15 +77,20 @@ def plot_efficiency(fit: FitResult, backend: str) -> Figure:
     return figure
 
 
+def drawn(fit: FitResult, backend: str) -> list[SeriesFit]:
+    """The series of a backend that are drawn: at most `MOST_PANELS`, evenly spaced."""
+    series = [s for s in fit.series if s.key["backend"] == backend]
+    chosen = np.linspace(0, len(series) - 1, min(MOST_PANELS, len(series))).round().astype(int)
+    return [series[i] for i in chosen]
+
+
 def alt_text(fit: FitResult, backend: str) -> str:
     """What the figure shows, in words, for those who do not see it."""
     parts = []
-    for s in fit.series:
-        if s.key["backend"] == backend:
-            values = ", ".join(
-                f"{e:.2f} at PP={int(p)}" for p, e in zip(s.points["pp"], s.points["efficiency"], strict=True)
-            )
-            parts.append(f"{s.key['model']} ({s.verdict}): {values}")
+    for s in drawn(fit, backend):
+        pairs = zip(s.points["pp"], s.points["efficiency"], strict=True)
+        values = ", ".join(f"{e:.2f} at PP={int(p)}" for p, e in pairs)
+        parts.append(f"{s.key['model']} ({s.verdict}): {values}")
     return f"Efficiency against pipeline stages on {backend}. " + "; ".join(parts)
 
 

@@ -17,6 +17,7 @@ worked out from another one, and ``never measured`` where a pipeline crosses nod
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -138,13 +139,21 @@ class BreakdownProvider(Protocol):
         """The decode step of one configuration; `BreakdownError` where the tool does not cover it."""
 
 
-class Breakdowns(_Record, frozen=True, kw_only=True):
+class Breakdowns(_Record, frozen=True, kw_only=True, dict=True):
     """A breakdown file."""
 
     format: Literal["calib-breakdowns"]
     format_version: Literal[1]
     provider: Provider
     steps: tuple[Step, ...]
+
+    @functools.cached_property
+    def _by_configuration(self) -> dict[tuple[object, ...], list[Step]]:
+        """The steps by everything but their concurrency, in the file's order."""
+        found: dict[tuple[object, ...], list[Step]] = {}
+        for step in self.steps:
+            found.setdefault(step.key[:-1], []).append(step)
+        return found
 
     def find(
         self,
@@ -167,8 +176,7 @@ class Breakdowns(_Record, frozen=True, kw_only=True):
         BreakdownError
             No concurrency is stated and the file has steps at several.
         """
-        wanted = (kind, model, backend, tp, pp, isl, osl)
-        here = [s for s in self.steps if s.key[:-1] == wanted]
+        here = self._by_configuration.get((kind, model, backend, tp, pp, isl, osl), [])
         if concurrency is not None:
             exact = [s for s in here if s.concurrency == concurrency]
             return next(iter(exact or [s for s in here if s.concurrency is None]), None)
