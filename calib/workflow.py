@@ -27,6 +27,7 @@ from calib.sensitivity import physics, sensitivity
 from calib.stages.breakdown import Breakdowns
 from calib.step_requests import compute_breakdowns
 from calib.validation import Accuracy, accuracy
+from calib.views import at_every_concurrency, by_the_model
 
 DEFAULT_CAMPAIGN = "h200-vllm-pp"
 REPORT_FILES = ("report.html", "report.md", "report.json")
@@ -76,6 +77,8 @@ class Result:
             findings=self.findings,
             sensitivity=tuple(sensitivity(self.campaign, form=self.fit.form.name)),
             physics=tuple(physics(self.campaign)),
+            everywhere=at_every_concurrency(self.decomposition) if self.decomposition.matching == "peak" else None,
+            model=self.fit if self.decomposition.reference == "model" else by_the_model(self.decomposition),
         )
 
 

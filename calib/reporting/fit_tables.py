@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calib.coefficients import CoefficientSet, ContestRow
+from calib.coefficients import ContestRow
 from calib.contest import IN_SAMPLE, NESTED, ONE_BACKEND, ONE_CONFIGURATION, ONE_MODEL, ONE_PP
 from calib.decisions import decisions, summary
-from calib.efficiency import LOG_PARTS, Decomposition, decompose
-from calib.fitting import KEY, FitResult, fit
-from calib.publish import coefficient_set
+from calib.efficiency import LOG_PARTS, Decomposition
+from calib.fitting import FitResult
 from calib.reporting.table import CONFIGURATION, Column, Table
 from calib.residual import LOG2_CONCURRENCY
 from calib.schema import records
-from calib.validation import predict_rows
+from calib.views import Prediction
 
 _SCOPES = {"model": "each model its own", "partial": "partially pooled", "backend": "one for all", "nested": "nested"}
 _SCHEMES = {IN_SAMPLE: "in_sample", ONE_PP: "one_pp", ONE_CONFIGURATION: "configuration", ONE_MODEL: "one_model",
@@ -151,10 +150,11 @@ def deviation_tables(fit: FitResult) -> list[Table]:
     ]
 
 
-def log_share_tables(decomposition: Decomposition) -> list[Table]:
+def log_share_tables(model: FitResult | None) -> list[Table]:
     """The log-additive decomposition of ``reference = "model"``; the parts add up to the total in every row."""
-    if decomposition.reference != "model" or decomposition.table.empty:
+    if model is None:
         return []
+    decomposition = model.decomposition
     parts = [Column(name, f"{label} [log-%]", "points") for name, label in LOG_PARTS.items()]
     shares = [Column(f"{name}_pct", f"{label} of total [%]", "percent") for name, label in LOG_PARTS.items()]
     return [
@@ -171,42 +171,28 @@ def log_share_tables(decomposition: Decomposition) -> list[Table]:
     ]
 
 
-def throughput_tables(decomposition: Decomposition, coefficients: CoefficientSet) -> list[Table]:
+def throughput_tables(shown: Prediction, everywhere: Prediction | None) -> list[Table]:
     """Calibrated output throughput [tok/s] of every configuration with its 95 % prediction interval.
 
     Where the fit is of the peaks, every measured concurrency is predicted beside it, by the form with a concurrency term.
     """
-    tables = [_throughput("throughput", "Calibrated throughput", decomposition, coefficients)]
-    campaign = decomposition.campaign
-    if decomposition.matching == "peak" and tables[0].rows and decomposition.table["concurrency"].notna().all():
-        matched = decompose(
-            campaign, matching="matched", error_floor=decomposition.error_floor, balance=decomposition.balance,
-            reference=decomposition.reference,
-        )  # fmt: skip
-        if len(matched.table) and matched.table.groupby(list(KEY), dropna=False)["concurrency"].nunique().min() >= 3:
-            by_load = fit(matched, form=LOG2_CONCURRENCY.name, pooling="partial", drift=False)
-            title = f"Calibrated throughput at every concurrency, by {LOG2_CONCURRENCY.formula}"
-            tables.append(_throughput("throughput_matched", title, matched, coefficient_set(by_load)))
+    tables = [_throughput("throughput", "Calibrated throughput", shown)]
+    if everywhere is not None:
+        title = f"Calibrated throughput at every concurrency, by {LOG2_CONCURRENCY.formula}"
+        tables.append(_throughput("throughput_matched", title, everywhere))
     return [t for t in tables if t.rows]
 
 
-def _throughput(name: str, title: str, decomposition: Decomposition, coefficients: CoefficientSet) -> Table:
-    table = decomposition.table[decomposition.table["baseline_output_tokens_per_s"].notna()]
+def _throughput(name: str, title: str, shown: Prediction) -> Table:
+    table = shown.table[shown.table["baseline_output_tokens_per_s"].notna()]
     rows: list[dict[str, Any]] = []
-    covered = ""
-    if len(table):
-        value, low, high = predict_rows(coefficients, table)
-        base = table["baseline_output_tokens_per_s"].to_numpy()
-        measured = table["output_tokens_per_s"].to_numpy()
-        inside = (measured >= base * low) & (measured <= base * high)
-        found = zip(records(table), base * value, base * low, base * high, measured, inside, strict=True)
-        for r, p, a, b, m, i in found:
-            rows.append(
-                r
-                | {"predicted": p, "low": a, "high": b, "error_pct": 100 * (p / m - 1), "inside": "yes" if i else "no"}
-            )
-        known = ~np.isnan(low)
-        covered = f"{int(inside[known].sum())} of {int(known.sum())} measurements lie inside, in sample."
+    for r in records(table):
+        base, eta = r["baseline_output_tokens_per_s"], r["efficiency"]
+        inside = "" if np.isnan(r["low"]) else "yes" if r["low"] <= eta <= r["high"] else "no"
+        values = {k: base * r[k] for k in ("predicted", "low", "high")}
+        rows.append(r | values | {"error_pct": 100 * (r["predicted"] / eta - 1), "inside": inside})
+    known = [r for r in rows if r["inside"]]
+    covered = f"{sum(r['inside'] == 'yes' for r in known)} of {len(known)} measurements lie inside, in sample."
     return Table(
         name=name,
         title=title,

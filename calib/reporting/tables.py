@@ -27,6 +27,7 @@ from calib.reporting.table import CONFIGURATION, Column, Table, number
 from calib.residual import LOG2
 from calib.schema import natural, records
 from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
+from calib.views import Prediction, prediction
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,13 @@ class ReportData:
     findings: tuple[Finding, ...]
     sensitivity: tuple[Mapping[str, Any], ...] = ()
     physics: tuple[Mapping[str, Any], ...] = ()
+    everywhere: Prediction | None = None
+    model: FitResult | None = None
+
+    @functools.cached_property
+    def shown(self) -> Prediction:
+        """What the coefficients predict of their own points."""
+        return prediction(self.fit, self.coefficients)
 
     @functools.cached_property
     def tables(self) -> dict[str, Table]:
@@ -56,11 +64,11 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         coefficient_table(data.fit),
         *concurrency_tables(data.fit),
         *deviation_tables(data.fit),
-        *log_share_tables(data.decomposition),
+        *log_share_tables(data.model),
         accuracy_table(data.accuracy, data.fit),
         *contest_tables(data.coefficients.contest),
         *decision_tables(data.decomposition),
-        *throughput_tables(data.decomposition, data.coefficients),
+        *throughput_tables(data.shown, data.everywhere),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),
         *sensitivity_tables(data.sensitivity),
