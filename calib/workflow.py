@@ -22,7 +22,7 @@ from calib.integrations.baseline import qualify_baseline
 from calib.provenance import SHORT
 from calib.publish import coefficient_set
 from calib.quality import screen
-from calib.reporting import ReportData, render_html, render_json, render_markdown
+from calib.reporting import ReportData, figure_files, render_html, render_json, render_markdown
 from calib.sensitivity import physics, sensitivity
 from calib.stages.breakdown import Breakdowns
 from calib.step_requests import compute_breakdowns
@@ -231,6 +231,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         "report.html": render_html(data).encode("utf-8", "backslashreplace"),
         "report.md": render_markdown(data).encode("utf-8", "backslashreplace"),
         "report.json": render_json(data),
+        **figure_files(data),
     }
     if _write_folder(folder, contents):
         return Written(folder, tuple(folder / n for n in contents), new=True)
@@ -278,6 +279,7 @@ def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         temporary.chmod(0o755)
         for name, data in contents.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_bytes(data)
         if folder.exists():
             return False

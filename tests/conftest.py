@@ -101,14 +101,17 @@ def simulated(tmp_path: Path) -> Callable[..., Path]:
         rng = np.random.default_rng(seed)
         folder = tmp_path / name
         folder.mkdir()
-        lines = ["model,backend,tp,pp,concurrency,output_tokens_per_s"]
+        several = len(backends) > 1
+        stated = "" if several else f'backend = "{backends[0]}"\n'
+        lines = [f"model,{'backend,' if several else ''}tp,pp,concurrency,output_tokens_per_s"]
         steps = []
         for backend, (model, truth) in itertools.product(backends, s.items()):
-            quoted = '"' + model.replace('"', '""') + '"'
-            lines.append(f"{quoted},{backend},8,1,64,{1000.0 * (1 + noise * rng.standard_normal())!r}")
+            quoted = '"' + model.replace('"', '""') + '"' if {",", '"'} & set(model) else model
+            who = f"{quoted},{backend}" if several else quoted
+            lines.append(f"{who},8,1,64,{1000.0 * (1 + noise * rng.standard_normal())!r}")
             for pp in levels:
                 x = 1000.0 * float(balance_of(layers, head, pp) * (1 - truth * np.log2(pp)))
-                lines.append(f"{quoted},{backend},{PP[pp]},{pp},64,{x * (1 + noise * rng.standard_normal())!r}")
+                lines.append(f"{who},{PP[pp]},{pp},64,{x * (1 + noise * rng.standard_normal())!r}")
                 steps.append(
                     {
                         "model": model, "backend": backend, "tp": PP[pp], "pp": pp, "concurrency": 64, "microbatch": 64 // pp,
@@ -122,7 +125,7 @@ def simulated(tmp_path: Path) -> Callable[..., Path]:
         (folder / "breakdowns.json").write_text(json.dumps(document), encoding="utf-8")
         (folder / "campaign.toml").write_text(
             f'format_version = 1\nname = "{name}"\ntitle = "simulated"\nsource = "a test"\nmatching = "peak"\n'
-            '[defaults]\nsystem = "h200_sxm"\ngpus = 8\nbackend_version = "0.19.1"\nisl = 1000\nosl = 100\n'
+            f'[defaults]\nsystem = "h200_sxm"\ngpus = 8\n{stated}backend_version = "0.19.1"\nisl = 1000\nosl = 100\n'
             '[[tables]]\nfile = "points.csv"\n[balance]\nfile = "breakdowns.json"\n',
             encoding="utf-8",
         )

@@ -23,7 +23,11 @@ def test_a_run_writes_one_folder_named_by_date_and_digest(tmp_path):
     result, written = run(out=tmp_path / "reports")
     assert written.new
     assert written.folder.name == f"{result.coefficients.created.at[:10]}-{result.coefficients.digest[:12]}"
-    assert sorted(p.name for p in written.files) == ["coefficients-v1.json", "report.html", "report.json", "report.md"]
+    names = sorted(str(p.relative_to(written.folder)) for p in written.files)
+    assert [n for n in names if not n.startswith("figures/")] == [
+        "coefficients-v1.json", "report.html", "report.json", "report.md",
+    ]  # fmt: skip
+    assert {"figures/scatter.svg", "figures/scatter.png", "figures/heatmap.svg"} < set(names)
     assert [p.name for p in (tmp_path / "reports").iterdir()] == [written.folder.name]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from calib.efficiency import LOG_PARTS
@@ -172,6 +174,7 @@ def plot_log_parts(rows: pd.DataFrame) -> Figure:
                 left += size
         ax.plot(shown["total"], shown["label"], "|", ms=11, mew=2, color="#111827", label="total (measured)")
         ax.axvline(0, color="#111827", lw=0.8)
+        ax.margins(x=0.03)
         ax.set_xlabel("100 * ln of each factor of the efficiency [log-%]")
         _legend(figure, ax)
     return figure
@@ -231,26 +234,31 @@ def plot_heatmap(points: pd.DataFrame) -> Figure:
 
 
 def plot_residual(fit: FitResult) -> Figure:
-    """Residual [1] against concurrency [requests], one panel a backend, one line a (model, pp)."""
+    """Residual [1] against concurrency [requests], one panel a backend; a colour a model and a marker a pp."""
     backends = sorted({str(s.key["backend"]) for s in fit.series})
+    handles: dict[str, Any] = {}
     with style():
-        figure = Figure(figsize=(5.2 * len(backends), 4.0), layout="constrained")
+        figure = Figure(figsize=(5.6 * len(backends) + 1.0, 4.4), layout="constrained")
         for i, backend in enumerate(backends):
             ax = figure.add_subplot(1, len(backends), i + 1)
             for j, s in enumerate(drawn(fit, backend)):
-                for k, (_, part) in enumerate(s.points.groupby("pp", sort=True)):
-                    line = part.sort_values("concurrency")
-                    name = printable(str(s.key["model"]).rsplit("/", 1)[-1])
-                    ax.plot(
-                        line["concurrency"].to_numpy(dtype=float), line["residual"], marker=MARKERS[k % len(MARKERS)], ms=4,
-                        lw=1, color=mpl.colormaps["tab10"](j % 10), label=name if k == 0 else None,
-                    )  # fmt: skip
+                color = mpl.colormaps["tab10"](j % 10)
+                name = printable(f"{str(s.key['model']).rsplit('/', 1)[-1]}")
+                handles.setdefault(name, Line2D([], [], color=color))
+                for k, (pp, part) in enumerate(s.points.groupby("pp", sort=True)):
+                    line, marker = part.sort_values("concurrency"), MARKERS[k % len(MARKERS)]
+                    loads = line["concurrency"].to_numpy(dtype=np.float64)
+                    ax.plot(loads, line["residual"], marker=marker, ms=4, lw=1, color=color)
+                    handles.setdefault(f"PP={pp}", Line2D([], [], color="#374151", marker=marker, lw=0, ms=4))
+            seen = sorted({int(c) for s in fit.series for c in s.points["concurrency"]})
             ax.set_xscale("log", base=2)
+            ax.set_xticks(seen, [str(c) for c in seen])
+            ax.minorticks_off()
             ax.axhline(1, color="#111827", lw=0.8)
             ax.set_xlabel("concurrency C [requests] (log scale)")
             ax.set_ylabel("residual [1]")
             ax.set_title(printable(backend), fontsize=9)
-            ax.legend(fontsize=8)
+        figure.legend(list(handles.values()), list(handles), loc="outside upper center", ncols=6, fontsize=8)
     return figure
 
 

@@ -58,3 +58,8 @@ def _choice(data: ReportData, backend: str) -> str:
             f"{max(before):.0f} % of the throughput"
         )
     return text + "."
+
+
+def changes_text(data: ReportData) -> str:
+    """What changed since the last released coefficients, in one sentence."""
+    return data.changes or "nothing to compare with; no coefficients of this campaign were released before."

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import re
-from typing import Any
+import shlex
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from calib.provenance import SHORT
-from calib.reporting.headline import headline
-from calib.reporting.plots import alt_text, plot_efficiency, svg
-from calib.reporting.table import Table
+from calib.reporting.figures import Shown, figures
+from calib.reporting.headline import changes_text, headline
+from calib.reporting.plots import figure_bytes, svg
+from calib.reporting.table import Column, Table
 from calib.reporting.tables import ReportData
 
 MARKDOWN_TABLES = ("observed", "decomposition", "coefficients", "accuracy")
@@ -24,26 +30,72 @@ _SHORT_COLUMNS = {"decomposition": 11, "coefficients": 8}  # of the Markdown tab
 
 
 def render_html(data: ReportData) -> str:
-    """The report as one self-contained HTML page."""
-    figures = []
-    for backend in sorted({str(s.key["backend"]) for s in data.fit.series}):
-        text = base64.b64encode(svg(plot_efficiency(data.fit, backend)).encode()).decode()
-        figures.append(
-            {
-                "backend": backend,
-                "alt": alt_text(data.fit, backend),
-                "src": f"data:image/svg+xml;base64,{text}",
-            }
-        )
+    """The report as one self-contained HTML page; its only script sorts, filters and pages tables."""
+    shown = [
+        {"name": f.name, "table": f.table, "alt": f.alt, "caption": f.caption, "src": _data_url(svg(f.draw()))}
+        for f in report_figures(data)
+    ]
+    script = _script()
     return _environment().get_template("report.html.j2").render(
         campaign=data.campaign.config,
         coefficients=data.coefficients,
         short=data.coefficients.digest[:SHORT],
         headline=headline(data),
+        changes=changes_text(data),
         tables=data.tables,
-        figures=figures,
-        published=data.campaign.config.published,
+        figures=shown,
+        command=command(data),
+        script=script,
+        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        raw=_raw_attribute,
     )  # fmt: skip
+
+
+def report_figures(data: ReportData) -> list[Shown]:
+    """The figures of a report whose table is shown, in the order of the tables."""
+    found = figures(data.fit, data.everywhere or data.shown, data.model)
+    return [f for f in found if f.table in data.tables]
+
+
+def figure_files(data: ReportData) -> dict[str, bytes]:
+    """Every figure as ``figures/<name>.svg`` and ``.png``, without a date."""
+    files: dict[str, bytes] = {}
+    for f in report_figures(data):
+        figure = f.draw()
+        for kind in ("svg", "png"):
+            files[f"figures/{f.name}.{kind}"] = figure_bytes(figure, kind)
+    return files
+
+
+def command(data: ReportData) -> str:
+    """The command that makes these results again."""
+    c, parts = data.coefficients, ["calib", "run", data.campaign.name]
+    for option, value, default in (
+        ("--matching", c.matching, data.campaign.config.matching),
+        ("--balance", c.balance_source.step, "decode"),
+        ("--form", c.form, "log2"),
+        ("--reference", c.reference, "baseline"),
+        ("--pooling", c.pooling, "none"),
+        ("--error-floor", f"{c.error_floor:g}", "0.02"),
+    ):
+        parts += [option, value] if value != default else []
+    return " ".join(shlex.quote(p) for p in parts)
+
+
+def _script() -> str:
+    return (resources.files("calib.reporting") / "templates" / "report.js").read_text(encoding="utf-8")
+
+
+def _data_url(text: str) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+def _raw_attribute(row: Mapping[str, Any], column: Column) -> Markup:
+    """The raw number of a cell, by which it is sorted; it is formatted here, so it is a number."""
+    value = plain(row.get(column.key))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Markup(f' data-v="{float(value)!r}"')
+    return Markup()
 
 
 def render_markdown(data: ReportData) -> str:
@@ -56,7 +108,7 @@ def render_markdown(data: ReportData) -> str:
 
 
 def _markdown(data: ReportData, rows: int) -> str:
-    lines = [f"# {_md(data.campaign.config.title)}", ""]
+    lines = [f"# {_md(data.campaign.config.title)}", "", f"Since last time: {_md(changes_text(data))}", ""]
     lines += [f"**{_md(x['backend'])}: {x['verdict']}** {_md(x['text'])}  " for x in headline(data)]
     tables = data.tables
     for name in MARKDOWN_TABLES:
@@ -75,26 +127,94 @@ def _markdown(data: ReportData, rows: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class ReportColumn(_Record, frozen=True, kw_only=True):
+    """A column of a table; the unit is in the label."""
+
+    key: str
+    label: str
+
+
+class ReportTable(_Record, frozen=True, kw_only=True):
+    """A table of the report in full precision; a number that is not known is null."""
+
+    title: str
+    note: str
+    columns: tuple[ReportColumn, ...]
+    rows: tuple[dict[str, str | float | bool | None], ...]
+
+
+class ReportFigure(_Record, frozen=True, kw_only=True):
+    """A figure; it is in ``figures/<name>.svg`` and ``.png`` beside the report."""
+
+    name: str
+    table: str
+    caption: str
+    alt: str
+
+
+class ReportLine(_Record, frozen=True, kw_only=True):
+    """What the first screen says of one backend."""
+
+    backend: str
+    verdict: Literal["FIT", "WARN", "REFUSED"]
+    text: str
+
+
+class ReportDocument(_Record, frozen=True, kw_only=True):
+    """``report.json``: everything that the HTML shows."""
+
+    format: Literal["calib-report"]
+    format_version: Literal[1]
+    campaign: str
+    title: str
+    source: str
+    coefficients_digest: str
+    calib_version: str
+    command: str
+    headline: tuple[ReportLine, ...]
+    changes: str
+    figures: tuple[ReportFigure, ...]
+    tables: dict[str, ReportTable]
+
+
 def render_json(data: ReportData) -> bytes:
     """Every table in full precision, for machines. Numbers that are not known are null."""
     tables = {
-        name: {
-            "title": t.title,
-            "note": t.note,
-            "columns": [{"key": c.key, "label": c.label} for c in t.columns],
-            "rows": [{k: plain(v) for k, v in row.items()} for row in t.rows],
-        }
+        name: ReportTable(
+            title=t.title,
+            note=t.note,
+            columns=tuple(ReportColumn(key=c.key, label=c.label) for c in t.columns),
+            rows=tuple({k: plain(v) for k, v in row.items()} for row in t.rows),
+        )
         for name, t in data.tables.items()
     }
-    document = {
-        "format": "calib-report",
-        "format_version": 1,
-        "campaign": data.campaign.name,
-        "coefficients_digest": data.coefficients.digest,
-        "headline": headline(data),
-        "tables": tables,
-    }
+    document = ReportDocument(
+        format="calib-report",
+        format_version=1,
+        campaign=data.campaign.name,
+        title=data.campaign.config.title,
+        source=data.campaign.config.source,
+        coefficients_digest=data.coefficients.digest,
+        calib_version=data.coefficients.calib_version,
+        command=command(data),
+        headline=tuple(msgspec.convert(x, ReportLine) for x in headline(data)),
+        changes=changes_text(data),
+        figures=tuple(
+            ReportFigure(name=f.name, table=f.table, caption=f.caption, alt=f.alt) for f in report_figures(data)
+        ),
+        tables=tables,
+    )
     return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of ``report.json`` (draft 2020-12), generated from the types above."""
+    schema = msgspec.json.schema(ReportDocument)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "calib-report", **schema}
 
 
 def _environment() -> Environment:

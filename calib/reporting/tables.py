@@ -44,6 +44,7 @@ class ReportData:
     physics: tuple[Mapping[str, Any], ...] = ()
     everywhere: Prediction | None = None
     model: FitResult | None = None
+    changes: str = ""
 
     @functools.cached_property
     def shown(self) -> Prediction:

@@ -6,11 +6,17 @@ import base64
 import html.parser
 import json
 import re
+from pathlib import Path
 
+import jsonschema
+import numpy as np
 import pytest
 
+import calib
 from calib.reporting import render_html, render_json, render_markdown, report_tables
+from calib.reporting.figures import log_parts, loss_shares
 from calib.reporting.plots import plot_efficiency, svg
+from calib.reporting.render import command, figure_files, report_figures, report_schema
 from calib.reporting.table import number
 from calib.workflow import Options, calibrate, shipped_campaigns
 
@@ -37,7 +43,7 @@ class Page(html.parser.HTMLParser):
             pass
 
     def handle_data(self, data):
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.text.append(data)
 
 
@@ -48,14 +54,16 @@ def test_the_page_shows_every_table_and_figure_and_needs_no_network(reports):
         for table in report_tables(data).values():
             assert table.title in text
         images = [a for t, a in page.tags if t == "img"]
-        assert len(images) == len({s.key["backend"] for s in data.fit.series})
+        assert len(images) == len(report_figures(data)) >= 3
         assert all(a["src"].startswith("data:image/svg+xml;base64,") and len(a["alt"]) > 60 for a in images)
-        assert not [t for t, _ in page.tags if t in ("script", "link", "iframe", "object")]
+        assert not [t for t, _ in page.tags if t in ("link", "iframe", "object")]
+        assert [a for t, a in page.tags if t == "script"] == [{}]  # one, inline
         assert all(not a.get(k, "").startswith(("http", "//")) for _, a in page.tags for k in ("src", "href"))
         policy = next(
             a["content"] for t, a in page.tags if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
         )
         assert "default-src 'none'" in policy
+        assert re.search(r"script-src 'sha256-[A-Za-z0-9+/]{43}='", policy)
 
 
 def test_the_page_answers_first_whether_to_trust(reports):
@@ -94,6 +102,36 @@ def test_json_holds_every_table_in_full_precision(reports):
     assert shown[0]["measured"] == 13354.108 / 16881.351
 
 
+def test_json_follows_the_shipped_schema(reports):
+    shipped = json.loads((Path(calib.__file__).parent / "data" / "report-v1.schema.json").read_text())
+    assert shipped == report_schema()
+    for data in reports.values():
+        jsonschema.validate(json.loads(render_json(data)), shipped)
+
+
+def test_every_figure_has_its_table_and_is_the_same_every_time(reports):
+    for data in reports.values():
+        first, second = figure_files(data), figure_files(data)
+        assert first == second
+        assert {f"figures/{f.name}.{kind}" for f in report_figures(data) for kind in ("svg", "png")} == set(first)
+        assert all(f.table in data.tables and data.tables[f.table].rows for f in report_figures(data))
+
+
+def test_the_bars_add_up(reports):
+    for data in reports.values():
+        shares = loss_shares(data.fit).drop(columns="label")
+        np.testing.assert_allclose(shares.sum(axis=1), 100.0, atol=1e-9)
+    rows = log_parts(reports["h200-vllm-pp"].model)
+    parts = rows.drop(columns=["label", "total"])
+    np.testing.assert_allclose(parts.sum(axis=1), rows["total"], atol=1e-9)
+
+
+def test_the_command_makes_the_same_results_again(reports):
+    assert command(reports["h200-vllm-pp"]) == "calib run h200-vllm-pp"
+    other = calibrate("h200-vllm-pp", Options(matching="matched", form="power", error_floor=0.03)).report_data
+    assert command(other) == "calib run h200-vllm-pp --matching matched --form power --error-floor 0.03"
+
+
 def test_figures_are_the_same_every_time_and_carry_no_date(reports):
     fit = reports["h200-vllm-pp"].fit
     once, again = svg(plot_efficiency(fit, "vllm")), svg(plot_efficiency(fit, "vllm"))
@@ -130,16 +168,12 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_text_wherever_they_are_shown(simulated, name):
-    folder = simulated({"placeholder": 0.2})
-    for file in ("points.csv", "breakdowns.json"):
-        text = (folder / file).read_text()
-        quoted = '"' + name.replace('"', '""') + '"' if file == "points.csv" else json.dumps(name)[1:-1]
-        (folder / file).write_text(text.replace("placeholder", quoted))
-    data = calibrate(folder).report_data
+    data = calibrate(simulated({name: 0.2})).report_data
     page = Page(render_html(data))
     assert name in "".join(page.text)
-    assert not [t for t, a in page.tags if t == "script" or "onerror" in a]
-    assert len([t for t, _ in page.tags if t == "img"]) == 1
+    assert not [t for t, a in page.tags if "onerror" in a]
+    assert [a for t, a in page.tags if t == "script"] == [{}]
+    assert len([t for t, _ in page.tags if t == "img"]) == len(report_figures(data))
     markdown = render_markdown(data)
     assert "<img" not in markdown
     assert "<script" not in markdown
