@@ -1,0 +1,135 @@
+"""The campaign folder of a scenario: what calib has to be told beside the results, and how runs get into it.
+
+Files and runs appear whole or not at all: they are written below ``.work`` and renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from calib.emulator.closed_loop import Load
+from calib.emulator.physics import EngineSpec, breakdown_step
+from calib.emulator.scenarios import DEGREES, GPUS, Scenario
+from calib.errors import OutputError
+from calib.stages.breakdown import Breakdowns, Provider
+
+WORK = ".work"  # hidden, so that calib does not look into it
+SYSTEM, ENGINE_VERSION = "emulated", "0+emulated"
+BREAKDOWNS = "breakdowns.json"
+SUMMARY = "profile_export_aiperf.json"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a campaign: an engine, a load, and the folder of its results."""
+
+    name: str
+    spec: EngineSpec
+    load: Load
+
+
+def cells(scenario: Scenario, *, waves: int, seed: int = 0, concurrencies: Iterable[int] = ()) -> list[Cell]:
+    """The runs of a scenario, in the order they are made; ``waves`` requests per concurrent one."""
+    found = []
+    for tp, pp in DEGREES:
+        for c in concurrencies or scenario.concurrencies:
+            found.append(Cell(f"tp{tp}pp{pp}/c{c}", scenario.engine(tp, pp, seed + c), Load(c, waves * c, warmup=c)))
+    return found
+
+
+def campaign_files(scenario: Scenario, runs: list[Cell], how: str) -> dict[str, bytes]:
+    """``campaign.toml`` and the breakdown file; ``how`` says in words how the runs are made."""
+    toml = f"""\
+format_version = 1
+name = "emulated-{scenario.name}"
+title = "{scenario.title}"
+source = "Not silicon: calib's emulated engine, {how}. Law: {_words(scenario)}. It teaches: {scenario.teaches}."
+matching = "{scenario.matching}"
+
+[defaults]
+system = "{SYSTEM}"
+gpus = {GPUS}
+backend = "{scenario.backend}"
+backend_version = "{ENGINE_VERSION}"
+"""
+    for tp, pp in DEGREES:
+        flags = ", ".join(f"{k} = {_toml(v)}" for k, v in scenario.engine_flags(pp).items())
+        toml += f'\n[[runs]]\nfolder = "tp{tp}pp{pp}"\ntp = {tp}\npp = {pp}\nengine = {{ {flags} }}\n'
+    partition = runs[0].spec.partition
+    toml += f'\n[balance]\nfile = "{BREAKDOWNS}"\npartition = "{partition}"\n'
+    provider = Provider(
+        name="calib emulator", version=ENGINE_VERSION, system=SYSTEM, note="the emulated engine's own latencies"
+    )
+    steps = tuple(
+        breakdown_step(r.spec, concurrency=r.load.concurrency, isl=r.load.isl, osl=r.load.osl, kind=kind)
+        for kind in ("decode", "mixed")
+        for r in runs
+    )
+    breakdowns = Breakdowns(format="calib-breakdowns", format_version=1, provider=provider, steps=steps)
+    return {"campaign.toml": toml.encode(), BREAKDOWNS: breakdowns.to_json()}
+
+
+def prepare(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Make the campaign folder, or find that it is there with the same settings.
+
+    Raises
+    ------
+    OutputError
+        The folder holds something else, or cannot be written.
+    """
+    try:
+        if folder.is_dir() and any(p.name != WORK for p in folder.iterdir()):
+            for name, data in files.items():
+                if not (folder / name).is_file() or (folder / name).read_bytes() != data:
+                    raise OutputError(
+                        f"is not what this demo would write: {name} is missing or differs",
+                        file=folder, remedy="choose another folder with --out, or remove this one",
+                    )  # fmt: skip
+            return
+        work = folder / WORK
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        for name, data in sorted(files.items(), reverse=True):  # campaign.toml last: with it the folder is a campaign
+            (work / name).write_bytes(data)
+        for name in sorted(files):
+            os.replace(work / name, folder / name)
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror or error})", file=folder, remedy="choose another folder with --out"
+        ) from None
+
+
+def is_done(folder: Path, cell: Cell) -> bool:
+    """Whether a run is there already, whole."""
+    return (folder / cell.name / SUMMARY).is_file()
+
+
+def keep_files(folder: Path, cell: Cell, files: Mapping[str, bytes]) -> None:
+    """Put a run's files in place in one step."""
+    made = folder / WORK / "run"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    for name, data in files.items():
+        (made / name).write_bytes(data)
+    keep_folder(folder, cell, made)
+
+
+def keep_folder(folder: Path, cell: Cell, made: Path) -> None:
+    """Put a run's finished folder in place in one step."""
+    target = folder / cell.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(made, target)
+
+
+def _words(scenario: Scenario) -> str:
+    return msgspec.json.encode(scenario.law).decode().replace('"', "")
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -1,0 +1,98 @@
+"""The truth of an emulated engine: what scheduling leaves of the throughput, by pp and load.
+
+Each law gives the residual [1], which is what calib fits; the engine turns it into time. On every visit of a microbatch to a
+stage the scheduler takes
+
+    overhead = cycle * (1/residual - 1)          cycle = max_i(t_i + hop_i) of that microbatch [ms]
+
+so that a full pipe runs at ``residual`` times its rate without overhead. A *constant* cost per microbatch and stage would not
+do: it gives the hyperbolic form, ``1/(1 + k*(pp-1))``, since the cycle shrinks with pp and the cost does not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from calib.errors import UsageError
+
+
+class _Law(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="law"):
+    """``load`` is the number of requests in the engine, waiting ones left out."""
+
+
+class Log2(_Law, frozen=True, tag="log2"):
+    """``1 - (s + u*log2(load))*log2(pp)``: the published form, with an overhead that grows with load where u > 0."""
+
+    s: float
+    u: float = 0.0
+
+    def residual(self, pp: int, load: int) -> float:
+        """The residual [1] at ``pp`` stages and ``load`` requests."""
+        return 1.0 - (self.s + self.u * math.log2(max(1, load))) * math.log2(pp)
+
+
+class Hyperbolic(_Law, frozen=True, tag="hyperbolic"):
+    """``1/(1 + k*(pp-1))``: a constant cost per microbatch and stage, k of the cycle."""
+
+    k: float
+
+    def residual(self, pp: int, load: int) -> float:  # noqa: ARG002
+        """The residual [1] at ``pp`` stages and ``load`` requests."""
+        return 1.0 / (1.0 + self.k * (pp - 1))
+
+
+class Power(_Law, frozen=True, tag="power"):
+    """``pp**-a``."""
+
+    a: float
+
+    def residual(self, pp: int, load: int) -> float:  # noqa: ARG002
+        """The residual [1] at ``pp`` stages and ``load`` requests."""
+        return float(pp**-self.a)
+
+
+class Levels(_Law, frozen=True, tag="levels"):
+    """A residual stated for every pp, for a cliff at one of them, say."""
+
+    at: dict[int, float]
+
+    def residual(self, pp: int, load: int) -> float:  # noqa: ARG002
+        """The residual [1] at ``pp`` stages and ``load`` requests."""
+        return 1.0 if pp == 1 else self.at[pp]
+
+
+class FromLoad(_Law, frozen=True, tag="from_load"):
+    """One law ``below`` a load of ``requests`` and another from there on: a saturation that sets in."""
+
+    requests: int
+    below: Law
+    above: Law
+
+    def residual(self, pp: int, load: int) -> float:
+        """The residual [1] at ``pp`` stages and ``load`` requests."""
+        return (self.above if load >= self.requests else self.below).residual(pp, load)
+
+
+Law = Log2 | Hyperbolic | Power | Levels | FromLoad
+
+
+def checked_residual(law: Law, pp: int, load: int) -> float:
+    """The residual [1] of a law, exactly 1 at pp = 1.
+
+    Raises
+    ------
+    UsageError
+        It is not in (0, 1], or the law states none for this pp: no engine runs like that.
+    """
+    try:
+        value = 1.0 if pp == 1 else law.residual(pp, load)
+    except KeyError:
+        raise UsageError("has no residual in the law", field="pp", value=pp, remedy="state one") from None
+    if not 0.0 < value <= 1.0:
+        raise UsageError(
+            f"gives a residual of {value:.3g} at pp = {pp} and {load} requests, which is not in (0, 1]",
+            field="law", value=type(law).__name__, remedy="make the overhead smaller",
+        )  # fmt: skip
+    return value
