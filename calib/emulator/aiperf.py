@@ -121,7 +121,9 @@ def served(spec: EngineSpec, slowdown: float, log: Path) -> Iterator[str]:
             server.kill()
 
 
-def profile(aiperf: Path, spec: EngineSpec, load: Load, *, url: str, name: str, work: Path, idle: Callable[[], None]) -> Path:
+def profile(
+    aiperf: Path, spec: EngineSpec, load: Load, *, url: str, name: str, work: Path, idle: Callable[[], None]
+) -> Path:
     """One run of aiperf, below ``work/artifacts``: the folder of its results. ``idle`` is called while it runs.
 
     ``work`` holds the tokenizer; paths are relative to it, so that none of this machine gets into the results.

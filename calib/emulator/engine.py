@@ -76,6 +76,7 @@ class Engine:
         self._order = 0
         self._start_planned = False
         self._sigma = math.sqrt(math.log1p(spec.jitter**2))
+        self._pace = math.exp(spec.run_noise * self._rng.standard_normal()) if spec.run_noise else 1.0
 
     @property
     def waiting(self) -> int:
@@ -166,8 +167,9 @@ class Engine:
         if slot.members:
             slot.in_flight, prompt = self._compose(slot.members)
             busy = self._times.busy_ms(len(slot.in_flight), prompt, self.running)
-            factor = math.exp(self._sigma * self._rng.standard_normal() - self._sigma**2 / 2) if self._sigma else 1.0
-            free, time = self._free, now
+            factor, free, time = self._pace, self._free, now
+            if self._sigma:
+                factor *= math.exp(self._sigma * self._rng.standard_normal() - self._sigma**2 / 2)
             for i, ms in enumerate(busy):
                 time = (time if time > free[i] else free[i]) + ms * factor
                 free[i] = time

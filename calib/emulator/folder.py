@@ -36,11 +36,11 @@ class Cell:
 
 def cells(scenario: Scenario, *, waves: int, seed: int = 0, concurrencies: Iterable[int] = ()) -> list[Cell]:
     """The runs of a scenario, in the order they are made; ``waves`` requests per concurrent one."""
-    found = []
-    for tp, pp in DEGREES:
-        for c in concurrencies or scenario.concurrencies:
-            found.append(Cell(f"tp{tp}pp{pp}/c{c}", scenario.engine(tp, pp, seed + c), Load(c, waves * c, warmup=c)))
-    return found
+    return [
+        Cell(f"tp{tp}pp{pp}/c{c}", scenario.engine(tp, pp, 1000 * seed + c), Load(c, waves * c, warmup=c))
+        for tp, pp in DEGREES
+        for c in concurrencies or scenario.concurrencies
+    ]
 
 
 def campaign_files(scenario: Scenario, runs: list[Cell], how: str) -> dict[str, bytes]:

@@ -1,12 +1,14 @@
 """The truth of an emulated engine: what scheduling leaves of the throughput, by pp and load.
 
-Each law gives the residual [1], which is what calib fits; the engine turns it into time. On every visit of a microbatch to a
-stage the scheduler takes
+Each law gives the residual [1] that calib fits: throughput over that of TP=G/PP=1, divided by the balance factor. The engine
+turns it into time. On every visit of a microbatch to a stage the scheduler takes
 
-    overhead = cycle * (1/residual - 1)          cycle = max_i(t_i + hop_i) of that microbatch [ms]
+    overhead = cycle * max(0, (1 - links)/residual - 1)       cycle = max_i(t_i + hop_i) of that microbatch [ms]
 
-so that a full pipe runs at ``residual`` times its rate without overhead. A *constant* cost per microbatch and stage would not
-do: it gives the hyperbolic form, ``1/(1 + k*(pp-1))``, since the cycle shrinks with pp and the cost does not.
+so that a full pipe loses to scheduling and to its links together what the law says. ``links`` is the share of the step that
+transfers take: the balance factor counts them among the work that is to be shared out, and a TP=G engine has none, so that a
+pipe without any overhead has the residual ``1 - links``. A *constant* cost per microbatch and stage would not do: it gives the
+hyperbolic form, ``1/(1 + k*(pp-1))``, since the cycle shrinks with pp and the cost does not.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ class State:
     @classmethod
     def of(cls, engine: Engine) -> State:
         """The present state of an engine."""
-        return cls(
-            engine.running, engine.waiting, engine.prompt_tokens, engine.generated_tokens, engine.finished
-        )
+        return cls(engine.running, engine.waiting, engine.prompt_tokens, engine.generated_tokens, engine.finished)
 
 
 def metrics(spec: EngineSpec, state: State) -> list[Metric]:

@@ -60,6 +60,9 @@ class EngineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         Requests in the engine at most; others wait.
     jitter
         Relative standard deviation of the time of a step [1]; one draw a step, for all of its stages.
+    run_noise
+        Relative standard deviation of the pace of a whole run [1]: one draw an engine. Silicon never runs a benchmark twice
+        at the same pace, and without it the points of a campaign would scatter less than they are off.
     penalty
         Further overhead of each stage visit as a share of the cycle [1], outside the law: what a flag costs.
     early_end
@@ -76,6 +79,7 @@ class EngineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     chunk_tokens: int = 8192
     max_num_seqs: int = 1024
     jitter: float = 0.0
+    run_noise: float = 0.0
     penalty: float = 0.0
     early_end: float = 0.0
     seed: int = 0
@@ -86,11 +90,18 @@ class EngineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         if self.backend not in BACKENDS:
             raise UsageError("is not a known engine", field="backend", value=self.backend,
                              remedy=f"use one of {', '.join(BACKENDS)}")  # fmt: skip
-        for name, least in (("chunk_tokens", 1), ("max_num_seqs", 1), ("jitter", 0.0), ("penalty", 0.0)):
+        for name, least in (
+            ("chunk_tokens", 1),
+            ("max_num_seqs", 1),
+            ("jitter", 0.0),
+            ("run_noise", 0.0),
+            ("penalty", 0.0),
+        ):
             if getattr(self, name) < least:
                 raise UsageError(f"must be at least {least}", field=name, value=getattr(self, name))
-        if not 0.0 <= self.early_end <= 1.0 or not self.jitter < 1.0:
-            raise UsageError("must be a share", field="early_end or jitter", value=(self.early_end, self.jitter))
+        for name in ("early_end", "jitter", "run_noise"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise UsageError("must be from 0 to 1", field=name, value=getattr(self, name))
 
 
 def ops_ms(spec: EngineSpec, n: int, prompt_tokens: int = 0) -> dict[str, float]:
@@ -140,6 +151,12 @@ class StageTimes:
         rest[-1] += model.head_ms
         return layers.busy_ms, rest
 
+    @cached_property
+    def link_share(self) -> float:
+        """What the hops are of all the work of a decode step [1]; a TP=G engine has none."""
+        state = steady_state(self.spec, 1)
+        return state.layout.link_ms / state.step_total_ms
+
     def busy_ms(self, n: int, prompt_tokens: int, load: int) -> tuple[float, ...]:
         """Time each stage is taken by one microbatch [ms], length pp: compute, transfer and scheduling overhead.
 
@@ -152,6 +169,7 @@ class StageTimes:
             scale = 1.0 + (n * share / spec.model.knee) ** 2
             busy = layers * (scale + spec.model.prefill * prompt_tokens * share) + rest * scale
             residual = checked_residual(spec.law, spec.pp, load)
-            overhead = float(busy.max()) * (1.0 / residual - 1.0 + spec.penalty)
-            self._known[key] = tuple((busy + overhead).tolist())
+            overhead = max(0.0, (1.0 - self.link_share) / residual - 1.0) + spec.penalty
+            busy = busy + float(busy.max()) * overhead
+            self._known[key] = tuple(busy.tolist())
         return self._known[key]

@@ -70,7 +70,7 @@ def _measures(load: Load, measured: list[Served]) -> dict[str, object]:
     duration = (end.max() - start.min()) / 1000.0
     rate, itl = output_tokens_per_s(measured), _itl_ms(measured)
     mismatches = np.abs(tokens / load.osl - 1) > MISMATCH
-    found = {
+    found: dict[str, object] = {
         "request_throughput": _one(len(measured) / duration, "requests/sec"),
         "request_latency": _stats(end - start, "ms"),
         "request_count": _one(len(measured), "requests"),

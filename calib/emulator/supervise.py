@@ -47,7 +47,9 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 @contextlib.contextmanager
-def supervised(command: Sequence[str], *, log: IO[bytes], cwd: Path, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def supervised(
+    command: Sequence[str], *, log: IO[bytes], cwd: Path, env: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """A command below a supervisor, in a session of its own so that Ctrl-C reaches us first; ended on leaving."""
     started = [sys.executable, "-P", "-m", "calib.emulator.supervise", *command]
     with subprocess.Popen(
