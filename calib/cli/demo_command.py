@@ -76,42 +76,38 @@ def demo(
 
 
 def _run(given: Demo) -> None:
-    from calib.emulator.demo import Progress, run_demo
+    from calib.emulator.demo import run_demo
 
-    last = Progress(len(given.runs))
+    done = total = 0
     with _bar() as show:
 
         def seen(progress: Progress) -> None:
-            nonlocal last
-            if progress.done == progress.kept and not last.seconds_total:
+            nonlocal done, total
+            if not total:
                 _say_start(given, progress)
-            last = _copy(progress)
+            done, total = progress.done, progress.total
             show(progress)
 
         try:
             run_demo(given, show=seen, say=note)
         except KeyboardInterrupt:
-            note(f"interrupted: {last.done} of {last.total} runs are kept; the same command goes on from there")
+            note(
+                f"interrupted: {done} of {total or len(given.runs)} runs are kept; the same command goes on from there"
+            )
             raise typer.Abort from None
 
 
 def _say_start(given: Demo, progress: Progress) -> None:
-    kept = f", {progress.kept} are there already" if progress.kept else ""
-    if not given.virtual:
-        left = _minutes(progress.seconds_left)
-        note(f"{progress.total} runs of aiperf against emulated engines on loopback{kept}; {left} left")
-    elif kept:
-        note(f"{progress.total} runs in virtual time{kept}")
-
-
-def _copy(progress: Progress) -> Progress:
-    from dataclasses import replace
-
-    return replace(progress)
+    if progress.kept == progress.total:
+        note(f"all {progress.total} runs are there already")
+    elif not given.virtual or progress.kept:
+        how = "in virtual time" if given.virtual else "of aiperf against emulated engines on loopback"
+        kept = f", {progress.kept} are there already" if progress.kept else ""
+        note(f"{progress.total} runs {how}{kept}; {_minutes(progress.seconds_left)} left")
 
 
 def _minutes(seconds: float) -> str:
-    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {max(1.0, seconds):.0f} s"
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
-"""A closed loop of C clients in virtual time: each sends its next request the moment the last one has ended."""
+"""A closed loop of C clients in virtual time: each sends its next request when the last one has ended, or a little later."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from calib.emulator.engine import Engine
@@ -10,13 +11,18 @@ from calib.emulator.physics import EngineSpec
 
 @dataclass(frozen=True)
 class Load:
-    """What the clients ask for: C requests in flight, ``requests`` measured ones after ``warmup`` ones, lengths in tokens."""
+    """What the clients ask for: C requests in flight, ``requests`` measured ones after ``warmup`` ones, lengths in tokens.
+
+    ``think_ms`` is what a client takes between two requests, and between its start and that of the next one [ms of the
+    engine's clock].
+    """
 
     concurrency: int
     requests: int
     isl: int = 64
     osl: int = 32
     warmup: int = 0
+    think_ms: float = 0.0
 
 
 @dataclass(slots=True)
@@ -48,18 +54,18 @@ def output_tokens_per_s(served: list[Served]) -> float:
 
 
 def _closed_loop(engine: Engine, load: Load, requests: int, first: int, now: float) -> list[Served]:
-    open_, done, sent = {}, [], 0
-
-    def send(at: float) -> None:
-        nonlocal sent
-        number = first + sent
-        engine.submit(number, prompt_tokens=load.isl, output_tokens=load.osl, now=at)
-        open_[number] = Served(number, at)
-        sent += 1
-
-    while sent < min(load.concurrency, requests):
-        send(now)
-    while open_:
+    clients = min(load.concurrency, requests)
+    due = deque(now + i * load.think_ms for i in range(clients))  # when the next requests are sent, in order
+    open_: dict[int, Served] = {}
+    done: list[Served] = []
+    sent = 0
+    while due or open_:
+        if due and (engine.next_time is None or due[0] <= engine.next_time):
+            now = due.popleft()
+            engine.submit(first + sent, prompt_tokens=load.isl, output_tokens=load.osl, now=now)
+            open_[first + sent] = Served(first + sent, now)
+            sent += 1
+            continue
         now, tokens = engine.advance()
         for token in tokens:
             served = open_[token.request]
@@ -69,6 +75,6 @@ def _closed_loop(engine: Engine, load: Load, requests: int, first: int, now: flo
             if token.last:
                 served.end_ms = now
                 done.append(open_.pop(token.request))
-                if sent < requests:
-                    send(now)
+                if sent + len(due) < requests:
+                    due.append(now + load.think_ms)
     return done

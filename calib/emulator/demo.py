@@ -18,7 +18,7 @@ from calib.emulator.results import result_files
 from calib.emulator.scenarios import Scenario
 from calib.emulator.tokenizer import write_tokenizer
 
-AIPERF_START_S = 15.0  # what a start of aiperf takes, until one has been seen
+AIPERF_START_S = 20.0  # what a start of aiperf takes, until one has been seen
 VIRTUAL_S = 0.05
 
 
@@ -80,13 +80,13 @@ def run_demo(demo: Demo, *, show: Callable[[Progress], None], say: Say) -> Progr
     prepare(demo.folder, campaign_files(demo.scenario, runs, demo.how))
     left = [r for r in runs if not is_done(demo.folder, r)]
     progress = Progress(len(runs), len(runs) - len(left), len(runs) - len(left))
-    if left:
-        progress.ahead = {r.name: _expected_s(demo, r) for r in left}
-        progress.seconds_total = sum(progress.ahead.values())
+    progress.ahead = {r.name: _expected_s(demo, r) for r in left}
+    progress.seconds_total = sum(progress.ahead.values())
+    show(progress)
+    made = _virtual(demo, left, progress, show) if demo.virtual else _real(demo, left, progress, show, say)
+    for _ in made if left else ():
+        progress.done += 1
         show(progress)
-        for _ in _virtual(demo, left, progress, show) if demo.virtual else _real(demo, left, progress, show, say):
-            progress.done += 1
-            show(progress)
     shutil.rmtree(demo.folder / WORK, ignore_errors=True)
     return progress
 

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator
 
 from calib.emulator.engine import Engine, Token
 
+ROUNDING_S = 1e-6  # an event this near is due: a timer can end a rounding error before its time
+
 
 class RealTime:
     """Drives an engine; ``slowdown`` seconds pass for each of its own."""
@@ -30,7 +32,7 @@ class RealTime:
 
     async def tokens(self, *, prompt_tokens: int, output_tokens: int) -> AsyncIterator[Token]:
         """The tokens of one request as they come; a caller that goes away takes it out of the engine."""
-        self._catch_up()  # what was due before this request must not see it
+        self._catch_up(-ROUNDING_S)  # what was due before this request must not see it, what is due now may
         number, self._count = self._count, self._count + 1
         output = self._outputs[number] = asyncio.Queue()
         try:
@@ -53,13 +55,17 @@ class RealTime:
             self._wake.clear()
             due, wait = self.engine.next_time, None
             if due is not None:
-                wait = max(0.0, self._origin + due * self.slowdown / 1000.0 - self._loop.time())
+                wait = max(0.0, self._at(due) - self._loop.time())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), wait)
 
-    def _catch_up(self) -> None:
-        now = self.now_ms
-        while (due := self.engine.next_time) is not None and due <= now:
+    def _at(self, ms: float) -> float:
+        """The loop's time [s] of a time of the engine [ms]."""
+        return self._origin + ms * self.slowdown / 1000.0
+
+    def _catch_up(self, late_s: float = ROUNDING_S) -> None:
+        now = self._loop.time() + late_s
+        while (due := self.engine.next_time) is not None and self._at(due) <= now:
             for token in self.engine.advance()[1]:
                 if token.request in self._outputs:
                     self._outputs[token.request].put_nowait(token)

@@ -135,7 +135,7 @@ def output_tokens(ask: dict[str, Any]) -> int:
     most = int(ask.get("max_completion_tokens") or ask.get("max_tokens") or 16)
     least = int(ask.get("min_tokens") or 0)
     tokens = most if ask.get("ignore_eos") else max(least, most // 2, 1)  # an end of sequence, half way
-    if not 1 <= tokens <= MOST_TOKENS:
+    if most < 1 or not 1 <= tokens <= MOST_TOKENS:
         raise ValueError(f"max_tokens must be between 1 and {MOST_TOKENS}")
     return tokens
 

@@ -44,7 +44,12 @@ models = st.builds(
 
 
 @settings(max_examples=25, deadline=None)
-@given(model=models, pp=st.sampled_from((2, 4, 8)), per_stage=st.integers(1, 4), partition=st.sampled_from(("even", "vllm")))
+@given(
+    model=models,
+    pp=st.sampled_from((2, 4, 8)),
+    per_stage=st.integers(1, 4),
+    partition=st.sampled_from(("even", "vllm")),
+)
 def test_a_full_pipe_without_overhead_has_the_balance_factor_as_its_efficiency(model, pp, per_stage, partition):
     engine, alone = (spec(p, model=model, partition=partition) for p in (pp, 1))
     concurrency = per_stage * pp
@@ -102,7 +107,9 @@ def test_without_overhead_the_residual_is_what_the_links_leave():
 
 def test_a_constant_cost_of_a_stage_visit_is_the_hyperbolic_form():
     """k of a TP=G step per visit: at even stages the cycle is the step over pp, so the cost is k*pp of it."""
-    model = EmulatedModel(layers=64, layer_ms=0.25, embedding_ms=0.0, head_ms=0.0, hop_ms=0.0, knee=math.inf, prefill=0.0)
+    model = EmulatedModel(
+        layers=64, layer_ms=0.25, embedding_ms=0.0, head_ms=0.0, hop_ms=0.0, knee=math.inf, prefill=0.0
+    )
     cost = 0.02 * 16.0
     for pp in (2, 4, 8):
         busy = np.array(StageTimes(spec(pp, model=model)).busy_ms(1, 0, 8)) + cost
@@ -191,7 +198,9 @@ def test_prefill_takes_time():
     slow, fast = (throughput(spec(1, model=m), 1, osl=10) for m in (model, PLAIN))
     layers = 36 * 0.25 + 0.05
     assert slow / fast == pytest.approx(10 * PLAIN_STEP_MS / (10 * PLAIN_STEP_MS + 0.64 * layers), rel=1e-6)
-    assert ops_ms(spec(1, model=model), 1, 64)["generation_logits_gemm"] == 0.5  # only the last token of a prompt needs it
+    assert (
+        ops_ms(spec(1, model=model), 1, 64)["generation_logits_gemm"] == 0.5
+    )  # only the last token of a prompt needs it
 
 
 def test_no_more_than_max_num_seqs_run_at_once():
