@@ -58,9 +58,7 @@ gpus = {GPUS}
 backend = "{scenario.backend}"
 backend_version = "{ENGINE_VERSION}"
 """
-    for tp, pp in DEGREES:
-        flags = ", ".join(f"{k} = {_toml(v)}" for k, v in scenario.engine_flags(pp).items())
-        toml += f'\n[[runs]]\nfolder = "tp{tp}pp{pp}"\ntp = {tp}\npp = {pp}\nengine = {{ {flags} }}\n'
+    toml += "".join(_entries(scenario))
     partition = runs[0].spec.partition
     toml += f'\n[balance]\nfile = "{BREAKDOWNS}"\npartition = "{partition}"\n'
     provider = Provider(
@@ -73,6 +71,17 @@ backend_version = "{ENGINE_VERSION}"
     )
     breakdowns = Breakdowns(format="calib-breakdowns", format_version=1, provider=provider, steps=steps)
     return {"campaign.toml": toml.encode(), BREAKDOWNS: breakdowns.to_json()}
+
+
+def _entries(scenario: Scenario) -> list[str]:
+    """``[[runs]]``: one for all where the engine's flags are the same, else one for each configuration."""
+    flags = {pp: scenario.engine_flags(pp) for _, pp in DEGREES}
+    if all(f == flags[1] for f in flags.values()):
+        return [f'\n[[runs]]\nfolder = "tp{{tp}}pp{{pp}}"\nengine = {_table(flags[1])}\n']
+    return [
+        f'\n[[runs]]\nfolder = "tp{tp}pp{pp}"\ntp = {tp}\npp = {pp}\nengine = {_table(flags[pp])}\n'
+        for tp, pp in DEGREES
+    ]
 
 
 def prepare(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -131,5 +140,6 @@ def _words(scenario: Scenario) -> str:
     return msgspec.json.encode(scenario.law).decode().replace('"', "")
 
 
-def _toml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+def _table(flags: Mapping[str, object]) -> str:
+    words = (f"{k} = {str(v).lower() if isinstance(v, bool) else repr(v)}" for k, v in flags.items())
+    return f"{{ {', '.join(words)} }}"

@@ -130,7 +130,7 @@ def test_a_demo_in_json_holds_truth_and_finding(cli, tmp_path):
     assert load_campaign(found["campaign"]).name == "emulated-engine-flag"
 
 
-def test_a_demo_that_does_not_find_its_truth_fails(cli, tmp_path, edit):
+def test_a_demo_that_does_not_find_its_truth_fails(cli, tmp_path):
     """A baseline that was tampered with after it was measured."""
     folder = made(tmp_path / "clean-log2-virtual")
     for c in (4, 8, 16, 24):
