@@ -19,7 +19,7 @@ from calib.emulator.supervise import supervised
 from calib.errors import CalibError, MissingExtraError
 
 VERSION = "0.13.0"
-READY = ".calib-ready"
+READY, LOG = ".calib-ready", "calib-install.log"
 START_S = 20.0  # a server that does not say its address by then has failed
 Say = Callable[[str], None]
 
@@ -44,7 +44,8 @@ def ensure_aiperf(venv: Path | None, say: Say) -> Path:
     """
     folder = (venv or default_venv()).absolute()
     command = folder / "bin" / "aiperf"
-    if command.is_file() and (venv is not None or (folder / READY).is_file()):
+    ours = (folder / LOG).exists()  # else it is an environment that somebody made for themselves
+    if command.is_file() and ((folder / READY).is_file() or not ours):
         return command
     say(f"setting up aiperf {VERSION} in {folder}, once; this takes about two minutes and 1.2 GB")
     begun = time.monotonic()
@@ -61,7 +62,7 @@ def ensure_aiperf(venv: Path | None, say: Say) -> Path:
 
 
 def _install(folder: Path) -> None:
-    log = folder / "install.log"
+    log = folder / LOG
     pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"aiperf=={VERSION}"]
     for command in ([sys.executable, "-m", "venv", str(folder)], [str(folder / "bin" / "python"), *pip]):
         with log.open("wb") as out, supervised(command, log=out, cwd=folder, env=dict(os.environ)) as process:

@@ -42,10 +42,11 @@ class Demo:
 
     @property
     def how(self) -> str:
-        """In words for ``campaign.toml``."""
+        """In words for ``campaign.toml``: everything that a run depends on beside the scenario."""
+        chosen = f"{self.waves} requests per concurrent one, seed {self.seed}"
         if self.virtual:
-            return f"in virtual time (seed {self.seed}), with result files like those of aiperf"
-        return f"measured by aiperf over HTTP on loopback, {self.slowdown:g} times slower than the engine (seed {self.seed})"
+            return f"in virtual time with result files like those of aiperf ({chosen})"
+        return f"measured by aiperf over HTTP on loopback, {self.slowdown:g} times slower than the engine ({chosen})"
 
 
 @dataclass

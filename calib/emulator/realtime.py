@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from calib.emulator.engine import Engine, Token
 
@@ -30,7 +30,7 @@ class RealTime:
         """The engine's time [ms]."""
         return (self._loop.time() - self._origin) * 1000.0 / self.slowdown
 
-    async def tokens(self, *, prompt_tokens: int, output_tokens: int) -> AsyncIterator[Token]:
+    async def tokens(self, *, prompt_tokens: int, output_tokens: int) -> AsyncGenerator[Token, None]:
         """The tokens of one request as they come; a caller that goes away takes it out of the engine."""
         self._catch_up(-ROUNDING_S)  # what was due before this request must not see it, what is due now may
         number, self._count = self._count, self._count + 1

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -66,7 +67,7 @@ class EngineServer:
         await web.TCPSite(runner, HOST, port).start()
         return runner
 
-    async def _engine(self, _: web.Application) -> Any:
+    async def _engine(self, _: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(self.clock.run())
         yield
         task.cancel()
@@ -108,7 +109,7 @@ class EngineServer:
         frame |= {"object": "chat.completion.chunk"}
         count = 0
         tokens = self.clock.tokens(prompt_tokens=prompt, output_tokens=wanted)
-        async with contextlib.aclosing(tokens):  # type: ignore[type-var]
+        async with contextlib.aclosing(tokens):
             async for token in tokens:
                 delta = {"content": LETTERS[token.index % 26]} | ({} if token.index else {"role": "assistant"})
                 choice = {"index": 0, "delta": delta, "finish_reason": "length" if token.last else None}

@@ -153,9 +153,10 @@ def test_a_folder_of_something_else_is_left_alone(cli, tmp_path):
     assert contents(folder) == {"campaign.toml": b"mine"}
 
 
-def test_another_seed_does_not_mix_with_runs_that_are_there(cli, tmp_path):
+@pytest.mark.parametrize("other", [("--seed", "1"), ("--waves", "9")])
+def test_other_settings_do_not_mix_with_runs_that_are_there(cli, tmp_path, other):
     cli("demo", "--virtual", "--out", tmp_path)
-    done = cli("demo", "--virtual", "--out", tmp_path, "--seed", "1")
+    done = cli("demo", "--virtual", "--out", tmp_path, *other)
     assert done.code == 3
     assert "campaign.toml is missing or differs" in done.err
 
