@@ -13,7 +13,7 @@ from pathlib import Path
 
 from calib.emulator.aiperf import Say, ensure_aiperf, profile, served
 from calib.emulator.closed_loop import serve
-from calib.emulator.folder import WORK, Cell, campaign_files, cells, is_done, keep_files, keep_folder, prepare
+from calib.emulator.folder import WORK, Cell, campaign_files, cells, claimed, is_done, keep_files, keep_folder, prepare
 from calib.emulator.results import result_files
 from calib.emulator.scenarios import Scenario
 from calib.emulator.tokenizer import write_tokenizer
@@ -77,6 +77,11 @@ def run_demo(demo: Demo, *, show: Callable[[Progress], None], say: Say) -> Progr
     ClientError, MissingExtraError
         aiperf or the server cannot be run.
     """
+    with claimed(demo.folder):
+        return _run(demo, show, say)
+
+
+def _run(demo: Demo, show: Callable[[Progress], None], say: Say) -> Progress:
     runs = demo.runs
     prepare(demo.folder, campaign_files(demo.scenario, runs, demo.how))
     left = [r for r in runs if not is_done(demo.folder, r)]

@@ -5,9 +5,11 @@ Files and runs appear whole or not at all: they are written below ``.work`` and 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,8 +86,37 @@ def _entries(scenario: Scenario) -> list[str]:
     ]
 
 
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make the folder and keep other demos out of it meanwhile; the claim ends with the process, whatever ends that.
+
+    Raises
+    ------
+    OutputError
+        Another demo is at work there, or the folder cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError("another demo is at work in it", file=folder, remedy="wait, or choose --out") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _unwritable(folder: Path, error: OSError) -> OutputError:
+    words = f"cannot be written ({error.strerror or error})"
+    return OutputError(words, file=folder, remedy="choose another folder with --out")
+
+
 def prepare(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make the campaign folder, or find that it is there with the same settings.
+    """Fill the campaign folder, or find that it is there with the same settings.
 
     Raises
     ------
@@ -93,25 +124,21 @@ def prepare(folder: Path, files: Mapping[str, bytes]) -> None:
         The folder holds something else, or cannot be written.
     """
     try:
-        if folder.is_dir() and any(p.name != WORK for p in folder.iterdir()):
-            for name, data in files.items():
-                if not (folder / name).is_file() or (folder / name).read_bytes() != data:
-                    raise OutputError(
-                        f"is not what this demo would write: {name} is missing or differs",
-                        file=folder, remedy="choose another folder with --out, or remove this one",
-                    )  # fmt: skip
-            return
+        present = {p.name for p in folder.iterdir()} - {WORK} if folder.is_dir() else set()
+        other = [n for n in files if n in present and (folder / n).read_bytes() != files[n]]
+        if other or (present and not present & files.keys()):
+            raise OutputError(
+                f"is not what this demo would write: {other[0] if other else 'campaign.toml'} is missing or differs",
+                file=folder, remedy="choose another folder with --out, or remove this one",
+            )  # fmt: skip
         work = folder / WORK
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        for name, data in sorted(files.items(), reverse=True):  # campaign.toml last: with it the folder is a campaign
-            (work / name).write_bytes(data)
-        for name in sorted(files):
+        for name in sorted(files.keys() - present):  # campaign.toml last: with it the folder is a campaign
+            (work / name).write_bytes(files[name])
             os.replace(work / name, folder / name)
     except OSError as error:
-        raise OutputError(
-            f"cannot be written ({error.strerror or error})", file=folder, remedy="choose another folder with --out"
-        ) from None
+        raise _unwritable(folder, error) from None
 
 
 def is_done(folder: Path, cell: Cell) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from calib.campaign_config import ENGINE_FLAGS
 from calib.emulator.demo import Demo, Progress, run_demo
+from calib.emulator.folder import claimed
 from calib.emulator.scenarios import DEGREES, SCENARIOS
-from calib.workflow import calibrate, load_campaign
+from calib.workflow import Options, calibrate, load_campaign
 
 NO_WORD_FOR_IT = {"no_microbatching"}  # an INFO that every campaign without a TP=k/PP=1 run on k GPUs gets
 
@@ -49,6 +51,15 @@ def test_the_cliff_is_refused_and_the_reasons_say_where(tmp_path):
 def test_an_efficiency_that_rises_with_pp_is_named(tmp_path):
     (fit,) = calibrate(made(tmp_path / "rise", "non-monotone")).fit.series
     assert any("efficiency rises from pp=2" in reason and "to pp=4" in reason for reason in fit.reasons)
+
+
+def test_an_overhead_that_grows_with_load_gives_an_s_for_each_load(tmp_path):
+    """0.08 + 0.035*log2(C) at each C that fills the pipe; 0.02 is three times what a run's pace does to one fit."""
+    folder = made(tmp_path / "growing", "growing-overhead")
+    (fit,) = calibrate(folder, Options(matching="matched")).fit.series
+    found = {f.concurrency: f.curve.values[0] for f in fit.by_concurrency if f.concurrency >= 8}
+    assert found == pytest.approx({c: 0.08 + 0.035 * math.log2(c) for c in (8, 16, 24)}, abs=0.02)
+    assert found[8] < found[16] < found[24]
 
 
 def test_the_rules_hit_the_runs_that_were_changed_and_no_others(tmp_path):
@@ -153,9 +164,31 @@ def test_a_folder_of_something_else_is_left_alone(cli, tmp_path):
     assert contents(folder) == {"campaign.toml": b"mine"}
 
 
+def test_results_of_somebody_else_are_left_alone(cli, tmp_path):
+    folder = tmp_path / "clean-log2-virtual"
+    folder.mkdir()
+    (folder / "results.csv").write_text("mine")
+    assert cli("demo", "--virtual", "--out", tmp_path).code == 3
+    assert contents(folder) == {"results.csv": b"mine"}
+
+
+def test_two_demos_do_not_work_in_one_folder(cli, tmp_path):
+    with claimed(tmp_path / "clean-log2-virtual"):
+        done = cli("demo", "--virtual", "--out", tmp_path)
+    assert done.code == 3
+    assert "another demo is at work in it" in done.err
+
+
+def test_a_folder_that_cannot_be_written_is_said(cli, tmp_path):
+    (tmp_path / "file").touch()
+    done = cli("demo", "--virtual", "--out", tmp_path / "file")
+    assert done.code == 3
+    assert "cannot be written (Not a directory)" in done.err
+
+
 @pytest.mark.parametrize("other", [("--seed", "1"), ("--waves", "9")])
 def test_other_settings_do_not_mix_with_runs_that_are_there(cli, tmp_path, other):
-    cli("demo", "--virtual", "--out", tmp_path)
+    made(tmp_path / "clean-log2-virtual")
     done = cli("demo", "--virtual", "--out", tmp_path, *other)
     assert done.code == 3
     assert "campaign.toml is missing or differs" in done.err
