@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from calib.emulator.closed_loop import Load
 from calib.emulator.physics import EngineSpec, breakdown_step
 from calib.emulator.scenarios import DEGREES, GPUS, Scenario
@@ -51,7 +49,7 @@ def campaign_files(scenario: Scenario, runs: list[Cell], how: str) -> dict[str, 
 format_version = 1
 name = "emulated-{scenario.name}"
 title = "{scenario.title}"
-source = "Not silicon: calib's emulated engine, {how}. Law: {_words(scenario)}. It teaches: {scenario.teaches}."
+source = "Not silicon: calib's emulated engine, {how}. Residual: {scenario.law.words}. It teaches: {scenario.teaches}"
 matching = "{scenario.matching}"
 
 [defaults]
@@ -161,10 +159,6 @@ def keep_folder(folder: Path, cell: Cell, made: Path) -> None:
     target = folder / cell.name
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(made, target)
-
-
-def _words(scenario: Scenario) -> str:
-    return msgspec.json.encode(scenario.law).decode().replace('"', "")
 
 
 def _table(flags: Mapping[str, object]) -> str:

@@ -30,6 +30,11 @@ class Log2(_Law, frozen=True, tag="log2"):
     s: float
     u: float = 0.0
 
+    @property
+    def words(self) -> str:
+        """The law for a reader."""
+        return f"1 - {self.s:g}*log2(pp)" if not self.u else f"1 - ({self.s:g} + {self.u:g}*log2(C))*log2(pp)"
+
     def residual(self, pp: int, load: int) -> float:
         """The residual [1] at ``pp`` stages and ``load`` requests."""
         return 1.0 - (self.s + self.u * math.log2(max(1, load))) * math.log2(pp)
@@ -39,6 +44,11 @@ class Hyperbolic(_Law, frozen=True, tag="hyperbolic"):
     """``1/(1 + k*(pp-1))``: a constant cost per microbatch and stage, k of the cycle."""
 
     k: float
+
+    @property
+    def words(self) -> str:
+        """The law for a reader."""
+        return f"1/(1 + {self.k:g}*(pp-1))"
 
     def residual(self, pp: int, load: int) -> float:  # noqa: ARG002
         """The residual [1] at ``pp`` stages and ``load`` requests."""
@@ -50,6 +60,11 @@ class Power(_Law, frozen=True, tag="power"):
 
     a: float
 
+    @property
+    def words(self) -> str:
+        """The law for a reader."""
+        return f"pp**-{self.a:g}"
+
     def residual(self, pp: int, load: int) -> float:  # noqa: ARG002
         """The residual [1] at ``pp`` stages and ``load`` requests."""
         return float(pp**-self.a)
@@ -59,6 +74,11 @@ class Levels(_Law, frozen=True, tag="levels"):
     """A residual stated for every pp, for a cliff at one of them, say."""
 
     at: dict[int, float]
+
+    @property
+    def words(self) -> str:
+        """The law for a reader."""
+        return ", ".join(f"{value:g} at PP={pp}" for pp, value in self.at.items())
 
     def residual(self, pp: int, load: int) -> float:  # noqa: ARG002
         """The residual [1] at ``pp`` stages and ``load`` requests."""
@@ -71,6 +91,11 @@ class FromLoad(_Law, frozen=True, tag="from_load"):
     requests: int
     below: Law
     above: Law
+
+    @property
+    def words(self) -> str:
+        """The law for a reader."""
+        return f"{self.below.words} below {self.requests} requests, {self.above.words} from there on"
 
     def residual(self, pp: int, load: int) -> float:
         """The residual [1] at ``pp`` stages and ``load`` requests."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -117,6 +118,23 @@ def test_a_constant_cost_of_a_stage_visit_is_the_hyperbolic_form():
         eta = steps_per_ms(busy[None, :], pp)[0] / steps_per_ms(alone[None, :], 1)[0] / pp
         k = 0.02 / 1.02
         assert eta == pytest.approx(1 / (1 + k * (pp - 1)), rel=1e-9)
+
+
+def test_a_law_can_be_read():
+    assert {name: law.words for name, (law, _) in LAWS.items()} == {
+        "log2": "1 - 0.2*log2(pp)",
+        "log2 with load": "1 - (0.08 + 0.03*log2(C))*log2(pp)",
+        "hyperbolic": "1/(1 + 0.25*(pp-1))",
+        "power": "pp**-0.4",
+        "levels": "0.8 at PP=2, 0.3 at PP=4, 0.42 at PP=8",
+        "from load": "1 - 0.2*log2(pp) below 16 requests, 0.5 at PP=2, 0.7 at PP=4, 0.4 at PP=8 from there on",
+    }
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_an_engine_survives_the_way_to_its_server(name):
+    engine = spec(4, law=LAWS[name][0], model=EmulatedModel(), jitter=0.01, early_end=0.5, seed=3)
+    assert msgspec.json.decode(msgspec.json.encode(engine), type=EngineSpec) == engine
 
 
 def test_below_its_load_a_law_is_the_other_one():
