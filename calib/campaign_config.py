@@ -82,19 +82,24 @@ class Disputed(_Section, frozen=True, kw_only=True):
 
 
 class Published(_Section, frozen=True, kw_only=True):
-    """Figures others published for the same campaign, shown beside calib's own."""
+    """Figures others published for the same campaign, shown beside calib's own.
+
+    ``uncalibrated`` is what the uncalibrated model predicts for each configuration at its own optimum concurrency.
+    """
 
     note: str
     decomposition: str | None = None
     coefficients: str | None = None
     accuracy: str | None = None
+    uncalibrated: str | None = None
 
 
 class CampaignConfig(_Section, frozen=True, kw_only=True):
     """``campaign.toml``.
 
     ``sweep`` is the lowest and the highest concurrency that the campaign claims, held against its runs; ``aliases`` maps the
-    model names that tools write to the one name of the campaign.
+    model names that tools write to the one name of the campaign, ``model_sizes_b`` a model to its size in billions of
+    parameters, a covariate of the pool.
     """
 
     format_version: Literal[1]
@@ -105,6 +110,7 @@ class CampaignConfig(_Section, frozen=True, kw_only=True):
     sweep: tuple[int, int] | None = None
     defaults: Stated = Stated()
     aliases: dict[str, str] = {}
+    model_sizes_b: dict[str, float] = {}
     engine: dict[str, EngineFlag] = {}
     tables: tuple[Table, ...] = ()
     runs: tuple[RunFolder, ...] = ()
@@ -175,6 +181,12 @@ def _check_texts(config: CampaignConfig, file: str | Path) -> None:
             )  # fmt: skip
     if empty := [k for k, v in config.aliases.items() if not v.strip() or not v.isprintable()]:
         raise CampaignError("is no name", file=file, field=f"aliases.{empty[0]}", remedy="name the model")
+    for model, size in config.model_sizes_b.items():
+        if not 0 < size < 1e6:
+            raise CampaignError(
+                "is not a size in billions of parameters", file=file, field=f"model_sizes_b.{model}", value=size,
+                remedy="correct it or leave it out",
+            )  # fmt: skip
     if not config.name.strip():
         raise CampaignError("is empty", file=file, field="name", remedy="name the campaign")
     for i, dispute in enumerate(config.disputed):

@@ -26,6 +26,7 @@ _PUBLISHED = {
     ),
     "coefficients": (("model",), ("vllm_s", "sglang_s", "trtllm_s")),
     "accuracy": (("backend", "approach", "mean_abs_error_pp", "max_abs_error_pp"), ()),
+    "uncalibrated": (("model", "backend"), ("tp", "pp", "predicted_tokens_per_s_per_gpu")),
 }
 
 

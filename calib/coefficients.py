@@ -88,8 +88,9 @@ class Estimate(_Record, frozen=True, kw_only=True):
     """Fitted parameters with all that is needed to judge them.
 
     ``covariance`` is row-major, one row a parameter. ``stderr``, ``covariance``, ``interval95`` and ``t_quantile`` are
-    None where there are too few points for an interval: an unknown error is not a small one. ``scatter`` is the
-    standard deviation [1] of a single residual about the curve.
+    None where there are too few points for an interval: an unknown error is not a small one. ``t_quantile`` is the normal one
+    where ``dof`` is 0 and only the stated errors are known. ``scatter`` is the relative standard deviation [1] of one new
+    efficiency about the curve.
     """
 
     parameters: tuple[str, ...]
@@ -116,13 +117,29 @@ class Estimate(_Record, frozen=True, kw_only=True):
 
 
 class FormTest(_Record, frozen=True, kw_only=True):
-    """Lack-of-fit test of the form against the stated measurement error."""
+    """One test of the form against the stated measurement error; it refuses where ``p_value`` is below ``level``.
+
+    All tests of a coefficient share a family-wise level of 1 %, so ``level`` is smaller the more of them there are.
+    """
 
     name: str
     statistic: float
     dof: int
     p_value: float
     level: float
+
+
+class Deviation(_Record, frozen=True, kw_only=True):
+    """How far one (tp, pp) lies off the curve through the other levels: relative ``size`` and its ``stderr`` [1].
+
+    ``tp`` is None where several TP degrees share the level.
+    """
+
+    tp: int | None
+    pp: int
+    size: float
+    stderr: float
+    p_value: float
 
 
 class Coefficient(_Record, frozen=True, kw_only=True):
@@ -137,6 +154,8 @@ class Coefficient(_Record, frozen=True, kw_only=True):
     domain: Domain
     positivity_limit_pp: float | None
     form_test: FormTest | None
+    detectors: tuple[FormTest, ...]  # every comparison that could refuse the form
+    deviations: tuple[Deviation, ...]  # of each (tp, pp) from the curve through the others
     verdict: Verdict
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -148,7 +167,8 @@ class BalanceFactor(_Record, frozen=True, kw_only=True):
 
     ``concurrency`` is None where it holds for any or for an unstated one. ``status`` says how it came to be known:
     ``computed`` for this very configuration, ``assumed`` concurrency, or ``derived`` from another configuration.
-    ``fitted`` marks the entries a coefficient was fitted with.
+    ``fitted`` marks the entries a coefficient was fitted with. ``fill`` is the fill factor [1] by the file's fill rule, None
+    where that is ``none``.
     """
 
     system: str
@@ -160,12 +180,14 @@ class BalanceFactor(_Record, frozen=True, kw_only=True):
     osl: int
     concurrency: int | None
     factor: float
+    fill: float | None
     status: Literal["computed", "assumed", "derived", "never measured"]
     fitted: bool
 
     def __post_init__(self) -> None:
-        if not 0 < self.factor <= 1:
-            raise ValueError(f"the balance factor {self.factor:g} is not in (0, 1]")
+        for name, value in (("balance", self.factor), ("fill", self.fill)):
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"the {name} factor {value:g} is not in (0, 1]")
 
 
 class BalanceSource(_Record, frozen=True, kw_only=True):
@@ -177,6 +199,29 @@ class BalanceSource(_Record, frozen=True, kw_only=True):
     note: str
     step: BalanceKind
     partition: str
+
+
+class ContestRow(_Record, frozen=True, kw_only=True):
+    """How one way to fit predicts points it has not seen: the forms that were tried, the winner and the losers.
+
+    ``scope`` is ``model`` (each its own), ``partial`` (partially pooled) or ``backend`` (one for all); ``balance`` the balance
+    it was fitted with; ``scheme`` what was left out. ``mape_pct`` [%] and ``mean_abs_error_pp`` [percentage points] are of
+    efficiency, over ``predicted`` of ``points`` points; ``chi_square_2k`` is chi-square + 2 parameters, in sample.
+    """
+
+    backend: str
+    form: str
+    scope: Literal["model", "partial", "backend", "nested"]
+    balance: BalanceKind
+    scheme: str
+    points: int
+    predicted: int
+    mape_pct: float | None
+    mean_abs_error_pp: float | None
+    max_abs_error_pp: float | None
+    worst_point: str
+    chi_square_2k: float | None
+    winner: bool
 
 
 class InputFile(_Record, frozen=True, kw_only=True):
@@ -198,7 +243,8 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
     """A whole coefficient file.
 
     ``quantity`` is what the factor multiplies: for ``reference = "baseline"`` the output throughput [tok/s] measured at
-    TP=G, PP=1 on the same G GPUs.
+    TP=G, PP=1 on the same G GPUs, for ``reference = "model"`` the model's own ideal-PP throughput [tok/s] at (tp, pp) and
+    microbatch C/pp. ``contest`` is how this form and the others predict points they have not seen.
     """
 
     format: Literal["calib-coefficients"]
@@ -216,6 +262,8 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
     balance_source: BalanceSource
     balance_factors: tuple[BalanceFactor, ...]
     coefficients: tuple[Coefficient, ...]
+    pooling: Literal["none", "partial"]
+    contest: tuple[ContestRow, ...]
     fallback: tuple[Literal["model", "backend", "refuse"], ...]
     inputs: tuple[InputFile, ...]
     supersedes: str | None

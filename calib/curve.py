@@ -1,12 +1,12 @@
-"""One curve through (pp = 1, residual = 1), with the covariance that a shared baseline gives it.
+"""One residual form fitted to the points of one series: `calib.gls` on a table of efficiencies.
 
-Least squares weighted by the measurement error of each efficiency, whose two parts are the error of the PP run and that of
-the baseline it is divided by. The baseline is shared by a whole series, so the covariance of the estimate, and chi-square,
-use
+The error of each efficiency has two parts, that of the PP run and that of the baseline it is divided by. The baseline is
+shared by a whole series, so estimate, covariance and chi-square use
 
     V = diag((sigma*f)^2) + sigma0^2 * f f'        f = fitted residual, one block a baseline
 
-and never independent errors.
+and never independent errors. Where there are degrees of freedom the covariance is scaled by the scatter really seen
+(chi-square over its degrees of freedom); where there are none (`free` at one point a level) only the stated errors are known.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import statsmodels.api as sm
-from numpy.typing import NDArray
+from scipy import stats
 
-from calib.residual import ResidualForm
+from calib.gls import Array, Errors, fit_gls
+from calib.residual import FREE, ResidualForm, free_form
 
-Array = NDArray[np.float64]
-
-_FLOOR = 0.05  # residual below which relative weights would let one point rule the fit
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Curve:
     """A fitted curve through (1, 1), before anything is said about it.
 
-    ``values`` (k,), ``covariance`` (k, k) scaled by the scatter seen, ``chi_square`` under the stated errors on ``dof``
-    degrees of freedom, ``fitted`` (n,) residuals.
+    ``values`` (k,), ``covariance`` (k, k) scaled by the scatter seen and ``stated_covariance`` (k, k), which is not,
+    ``chi_square`` under the stated errors on ``dof`` degrees of freedom, ``fitted``
+    (n,) residuals; ``scatter`` is the relative standard deviation [1] of one new efficiency against a new baseline.
     """
 
+    form: ResidualForm
     values: Array
     covariance: Array
     chi_square: float
@@ -41,40 +41,61 @@ class Curve:
     n: int
     scatter: float
     fitted: Array
+    stated_covariance: Array
+
+    @property
+    def quantile(self) -> float:
+        """Half width of a 95 % interval in standard errors: Student's t, or the normal one with stated errors only."""
+        at = 0.5 + CONFIDENCE / 2
+        return float(stats.t.ppf(at, self.dof)) if self.dof > 0 else float(stats.norm.ppf(at))
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a larger chi-square, were the form right; 1 without degrees of freedom."""
+        return float(stats.chi2.sf(self.chi_square, self.dof)) if self.dof > 0 else 1.0
 
 
 def fit_curve(form: ResidualForm, points: pd.DataFrame, *, column: str = "residual") -> Curve:
-    """Weighted least squares of ``column`` through (1, 1); see the module's docstring.
+    """Generalised least squares of ``column`` through (1, 1); see the module's docstring.
 
-    ``points`` has ``pp``, ``column``, ``rel_error``, ``baseline_rel_error`` [1] and ``baseline_id``.
+    ``points`` has ``pp``, ``column``, ``rel_error``, ``baseline_rel_error`` [1] and ``baseline_id``, and ``concurrency``
+    where the form needs it. ``free`` gets the pp levels of the points.
     """
-    design = form.design(points["pp"].to_numpy(dtype=np.float64))
-    y = 1.0 - points[column].to_numpy(dtype=np.float64)
-    own = points["rel_error"].to_numpy(dtype=np.float64)
-    shared = points["baseline_rel_error"].to_numpy(dtype=np.float64)
-    blocks = points["baseline_id"].to_numpy(dtype=object)
-    values = sm.OLS(y, design).fit().params
-    for _ in range(50):  # the errors are relative to the fitted curve, so the weights follow it
-        f = np.maximum(1.0 - design @ values, _FLOOR)
-        weights = 1.0 / ((own**2 + shared**2) * f**2)
-        previous, values = values, sm.WLS(y, design, weights=weights).fit().params
-        if np.allclose(previous, values, rtol=0, atol=1e-13):
-            break
-    same = blocks[:, None] == blocks[None, :]
-    v = np.diag((own * f) ** 2) + same * np.outer(shared * f, shared * f)
-    n, dof = len(y), len(y) - design.shape[1]
-    gls = sm.GLS(y, design, sigma=v).fit()
-    chi_square = float(gls.ssr) if dof > 0 else 0.0
-    influence = np.linalg.solve(design.T @ (weights[:, None] * design), design.T * weights)
-    scale = chi_square / dof if dof > 0 else np.nan
-    fitted = 1.0 - design @ values
-    left = points[column].to_numpy(dtype=np.float64) - fitted
+    form = for_points(form, points)
+    pp, concurrency = coordinates(form, points)
+    errors, y = stated_errors(points), points[column].to_numpy(dtype=np.float64)
+    solution = fit_gls(form, pp, y, errors, concurrency)
+    n, dof = len(y), len(y) - len(form.parameters)
+    chi_square = float(solution.chi_square) if dof > 0 else 0.0
+    scale = chi_square / dof if dof > 0 else 1.0
     return Curve(
-        values=values,
-        covariance=scale * influence @ v @ influence.T,
+        form=form,
+        values=solution.values,
+        covariance=scale * solution.covariance,
         chi_square=chi_square,
         dof=dof,
         n=n,
-        scatter=math.sqrt(float(left @ left) / dof) if dof > 0 else math.nan,
-        fitted=fitted,
+        scatter=math.sqrt(scale * float(np.mean(errors.own**2 + errors.shared**2))),
+        fitted=form.residual(pp, solution.values, concurrency),
+        stated_covariance=solution.covariance,
+    )
+
+
+def for_points(form: ResidualForm, points: pd.DataFrame) -> ResidualForm:
+    """The form, ``free`` with the pp levels of the points."""
+    return free_form(points["pp"].tolist()) if form.name == FREE.name else form
+
+
+def coordinates(form: ResidualForm, points: pd.DataFrame) -> tuple[Array, Array | None]:
+    """``pp`` [stages] and, where the form needs it, ``concurrency`` [requests] of the points."""
+    pp = points["pp"].to_numpy(dtype=np.float64)
+    return pp, points["concurrency"].to_numpy(dtype=np.float64) if form.needs_concurrency else None
+
+
+def stated_errors(points: pd.DataFrame) -> Errors:
+    """The measurement errors of the points, as `calib.gls` takes them."""
+    return Errors(
+        points["rel_error"].to_numpy(dtype=np.float64),
+        points["baseline_rel_error"].to_numpy(dtype=np.float64),
+        pd.factorize(points["baseline_id"])[0],
     )

@@ -25,9 +25,10 @@ from calib.errors import (
     UnknownKeyError,
 )
 from calib.operating_points import BASELINE_FIELD, MODEL_FIELD, PointKey, Points, PointTable, positive_numbers
-from calib.residual import FORMS
+from calib.residual import FORMS, FREE, ResidualForm, free_form
 
 Array = NDArray[np.float64]
+FILL_RULES = ("occupancy", "linear")
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,9 @@ class _Resolved:
     """What one distinct configuration resolves to."""
 
     coefficient: Coefficient | None
-    balance: float
+    balance: float  # times the fill factor, where the file has a fill rule
     flag: str
+    form: ResidualForm = FORMS["log2"]
 
 
 class Predictor:
@@ -81,7 +83,7 @@ class Predictor:
     def __init__(self, coefficients: CoefficientSet) -> None:
         for field, value, known in (
             ("form", coefficients.form, tuple(FORMS)),
-            ("fill_rule", coefficients.fill_rule, ("none",)),
+            ("fill_rule", coefficients.fill_rule, ("none",) if coefficients.reference == "baseline" else FILL_RULES),
         ):
             if value not in known:
                 raise CoefficientFileError(
@@ -91,7 +93,13 @@ class Predictor:
                     remedy="install the calib version that wrote the file",
                 )
         self.coefficients = coefficients
-        self._form = FORMS[coefficients.form]
+        for c in coefficients.coefficients:
+            expected = _form_of(coefficients, c).parameters
+            if c.estimate.parameters != expected:
+                raise CoefficientFileError(
+                    f"of {c.backend} {c.model or 'pool'} are not those of the form, {', '.join(expected)}",
+                    field="parameters", value=", ".join(c.estimate.parameters), remedy="write the file again with `calib run`",
+                )  # fmt: skip
         self._own: dict[tuple[str, str, str | None], list[Coefficient]] = {}
         for c in coefficients.coefficients:
             self._own.setdefault((c.system, c.backend, c.model), []).append(c)
@@ -111,7 +119,7 @@ class Predictor:
         return cls(CoefficientSet.load(path))
 
     def factor(self, points: Points, *, allow_refused: Collection[str] = ()) -> Prediction:
-        """The factor [1] that multiplies the reference's throughput: balance factor times residual.
+        """The factor [1] that multiplies the reference's throughput: balance factor (times fill factor) times residual.
 
         Parameters
         ----------
@@ -141,8 +149,11 @@ class Predictor:
             at = table.inverse == index
             balance = item.balance if table.own_balance is None else table.own_balance[at]
             estimate = item.coefficient.estimate
-            value[at] = balance * self._form.residual(pp[at], estimate.values)
-            stderr[at] = balance * _residual_stderr(self._form.design(pp[at]), item.coefficient)
+            load = table.counts["concurrency"][at].astype(np.float64) if item.form.needs_concurrency else None
+            residual = item.form.residual(pp[at], estimate.values, load)
+            value[at] = balance * residual
+            slope = item.form.jacobian(pp[at], estimate.values, load)
+            stderr[at] = balance * _residual_stderr(slope, residual, item.coefficient)
             quantile[at] = np.nan if estimate.t_quantile is None else estimate.t_quantile
         flags = np.array([r.flag for r in resolved], dtype=np.str_)[table.inverse]
         return Prediction(
@@ -213,9 +224,10 @@ class Predictor:
                     remedy="measure this configuration, or name the model in allow_refused to apply it all the same",
                 )
             flag = "refused"
-        _check_domain(coefficient, key, row)
+        form = _form_of(self.coefficients, coefficient)
+        _check_domain(coefficient, key, row, form)
         own = table.own_balance is not None
-        return _Resolved(coefficient, 1.0 if own else self._balance_factor(key, row), flag)
+        return _Resolved(coefficient, 1.0 if own else self._balance_factor(key, row), flag, form)
 
     def _coefficient(self, key: PointKey) -> Coefficient:
         pooled = "backend" in self.coefficients.fallback
@@ -250,7 +262,7 @@ class Predictor:
             chosen = [b for b in entries if b.concurrency == key.concurrency]
             chosen = chosen or [b for b in entries if b.concurrency is None]
         if len(chosen) == 1:
-            return chosen[0].factor
+            return chosen[0].factor * (1.0 if chosen[0].fill is None else chosen[0].fill)
         if key.concurrency == 0 and len(chosen) > 1:
             raise PointError(
                 f"point {row} needs a concurrency: the coefficients were fitted at several for {key.describe()}",
@@ -264,7 +276,12 @@ class Predictor:
         )
 
 
-def _check_domain(c: Coefficient, key: PointKey, row: int) -> None:
+def _form_of(coefficients: CoefficientSet, c: Coefficient) -> ResidualForm:
+    """The form of one coefficient; ``free`` has the pp levels it was fitted on."""
+    return free_form(c.domain.pp_levels) if coefficients.form == FREE.name else FORMS[coefficients.form]
+
+
+def _check_domain(c: Coefficient, key: PointKey, row: int, form: ResidualForm) -> None:
     def outside(field: str, value: object, limit: str) -> OutsideDomainError:
         return OutsideDomainError(
             f"point {row} ({key.describe()}) lies outside what the coefficient was fitted on, {limit}",
@@ -284,6 +301,14 @@ def _check_domain(c: Coefficient, key: PointKey, row: int) -> None:
     for field, value, span in spans:
         if not span.covers(value):
             raise outside(field, value, f"{span.low:g} to {span.high:g}")
+    if form.name == FREE.name and key.pp not in domain.pp_levels:
+        raise outside("pp", key.pp, f"one value at each of {', '.join(map(str, domain.pp_levels))} and nothing between")
+    if form.needs_concurrency and not key.concurrency:
+        raise PointError(
+            f"point {row} needs one: the coefficient depends on it",
+            field="concurrency",
+            remedy="state it for every point",
+        )
     if key.tp not in domain.tp:
         raise outside("tp", key.tp, f"one of {', '.join(map(str, domain.tp))}")
     if (gpus := key.tp * key.pp) not in domain.gpus or key.dp != 1:
@@ -297,13 +322,13 @@ def _check_domain(c: Coefficient, key: PointKey, row: int) -> None:
             raise outside("concurrency", key.concurrency, f"{span.low:g} to {span.high:g}")
 
 
-def _residual_stderr(design: Array, c: Coefficient) -> Array:
-    """Standard error [1] of one new residual: parameter error and scatter."""
+def _residual_stderr(slope: Array, residual: Array, c: Coefficient) -> Array:
+    """Standard error [1] of one new residual: parameter error and scatter, which is relative to the curve."""
     if c.estimate.covariance is None or c.estimate.scatter is None:
-        return np.full(len(design), np.nan)
+        return np.full(len(slope), np.nan)
     covariance = np.asarray(c.estimate.covariance)
-    variance: Array = np.einsum("ij,jk,ik->i", design, covariance, design)
-    return np.hypot(np.sqrt(variance), c.estimate.scatter)
+    variance: Array = np.einsum("ij,jk,ik->i", slope, covariance, slope)
+    return np.hypot(np.sqrt(variance), c.estimate.scatter * residual)
 
 
 def _version_text(c: Coefficient) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from calib.coefficients import (
     BalanceSource,
     Coefficient,
     CoefficientSet,
+    ContestRow,
     Created,
     Domain,
     Span,
@@ -23,14 +25,17 @@ from calib.errors import NothingToFitError
 from calib.fitting import FitResult, SeriesFit
 from calib.provenance import now_utc, user_name
 from calib.schema import records
+from calib.stages import Step
 from calib.stages.layout import UnknownOpWarning
-from calib.stages.mix import balance_factor
+from calib.stages.mix import balance_factor, steady_state
 
 DIGITS = 10  # of a published number
 
 
-def coefficient_set(fit: FitResult) -> CoefficientSet:
+def coefficient_set(fit: FitResult, contest: Sequence[ContestRow] = ()) -> CoefficientSet:
     """The sealed coefficient set of a fit: estimates, verdicts, domains, balance factors and where they come from.
+
+    ``contest`` is how the forms predict what they have not seen (`calib.contest`), to be published with them.
 
     Raises
     ------
@@ -42,19 +47,19 @@ def coefficient_set(fit: FitResult) -> CoefficientSet:
     campaign = fit.decomposition.campaign
     if campaign.breakdowns is None or campaign.config.balance is None:
         raise NothingToFitError(f"campaign '{campaign.name}' has no per-op breakdowns", remedy="run `calib breakdown`")
-    provider = campaign.breakdowns.provider
+    provider, model = campaign.breakdowns.provider, fit.decomposition.reference == "model"
     content = CoefficientSet(
         format="calib-coefficients",
         format_version=1,
         digest="",
         created=Created(at=now_utc(), by=user_name()),
         calib_version=__version__,
-        reference="baseline",
+        reference=fit.decomposition.reference,
         quantity="output_tokens_per_s",
         matching=fit.decomposition.matching,
         form=fit.form.name,
-        formula=f"balance_factor * ({fit.form.formula})",
-        fill_rule="none",
+        formula=f"balance_factor * {'fill_factor * ' if model else ''}({fit.form.formula})",
+        fill_rule="occupancy" if model else "none",
         error_floor=fit.decomposition.error_floor,
         balance_source=BalanceSource(
             name=provider.name,
@@ -65,7 +70,9 @@ def coefficient_set(fit: FitResult) -> CoefficientSet:
             partition=campaign.config.balance.partition,
         ),
         balance_factors=_balance_factors(fit),
-        coefficients=tuple(_coefficient(fit, s) for s in (*fit.series, *fit.pools)),
+        coefficients=tuple(_coefficient(s) for s in (*fit.series, *fit.pools)),
+        pooling=fit.pooling,
+        contest=tuple(contest),
         fallback=("model", "backend", "refuse"),
         inputs=campaign.inputs,
         supersedes=None,
@@ -122,6 +129,7 @@ def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:
                 osl=step.osl,
                 concurrency=step.concurrency,
                 factor=factor,
+                fill=_fill(fit, step),
                 status=step.status,
                 fitted=key in used or (key[:-1] in loose and (step.concurrency is None or (*key[:-1], None) in used)),
             )
@@ -129,8 +137,18 @@ def _balance_factors(fit: FitResult) -> tuple[BalanceFactor, ...]:
     return tuple(factors)
 
 
-def _coefficient(fit: FitResult, s: SeriesFit) -> Coefficient:
-    key = s.key
+def _fill(fit: FitResult, step: Step) -> float | None:
+    """The fill factor of a step, where the reference has one."""
+    balance = fit.decomposition.campaign.config.balance
+    if fit.decomposition.reference == "baseline" or balance is None:
+        return None
+    return steady_state(step, balance.partition).occupancy
+
+
+def _coefficient(s: SeriesFit) -> Coefficient:
+    key, domain = s.key, _domain(s.points)
+    loads = (1.0,) if domain.concurrency is None else (domain.concurrency.low, domain.concurrency.high)
+    limits = [s.form.positivity_limit_pp(s.estimate.values, c) for c in loads]
     return Coefficient(
         system=str(key["system"]),
         backend=str(key["backend"]),
@@ -138,9 +156,11 @@ def _coefficient(fit: FitResult, s: SeriesFit) -> Coefficient:
         model=key["model"],
         precision=key["precision"],
         estimate=s.estimate,
-        domain=_domain(s.points),
-        positivity_limit_pp=fit.form.positivity_limit_pp(s.estimate.values),
+        domain=domain,
+        positivity_limit_pp=min((x for x in limits if x is not None), default=None),
         form_test=s.form_test,
+        detectors=s.detectors,
+        deviations=s.deviations,
         verdict=s.verdict,
         reasons=s.reasons,
         warnings=s.warnings,

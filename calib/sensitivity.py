@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from calib.campaign import Campaign
-from calib.coefficients import BalanceKind, Matching
+from calib.coefficients import BalanceKind, Matching, Reference
+from calib.contest import BACKEND_KEY, IN_SAMPLE, ONE_CONFIGURATION, ONE_MODEL, Data, Way, left_out, mape
 from calib.efficiency import decompose
 from calib.errors import CalibError
 from calib.fitting import fit
+from calib.residual import LOG2_CONCURRENCY
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,8 @@ class Choice:
     balance: BalanceKind = "decode"
     matching: Matching | None = None
     error_floor: float = 0.02
+    reference: Reference = "baseline"
+    end_effect: bool = False
 
 
 CHOICES = (
@@ -28,6 +34,8 @@ CHOICES = (
     Choice("balance 1", balance="none"),
     Choice("peak matching", matching="peak"),
     Choice("matched concurrency", matching="matched"),
+    Choice("end effect corrected (Little's law)", end_effect=True),
+    Choice("reference model", reference="model"),
     Choice("error floor 1 %", error_floor=0.01),
     Choice("error floor 3 %", error_floor=0.03),
 )
@@ -41,9 +49,10 @@ def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any
             continue  # that is how it is published
         try:
             decomposition = decompose(
-                campaign, matching=choice.matching, balance=choice.balance, error_floor=choice.error_floor
-            )
-            series = fit(decomposition, form=form).series
+                campaign, matching=choice.matching, balance=choice.balance, error_floor=choice.error_floor,
+                reference=choice.reference, end_effect=choice.end_effect,
+            )  # fmt: skip
+            series = fit(decomposition, form=form, drift=False).series
         except CalibError as error:
             rows.append({"choice": choice.label, "backend": "", "model": "", "verdict": "", "note": error.problem})
             continue
@@ -55,6 +64,7 @@ def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any
                     "backend": s.key["backend"],
                     "model": s.key["model"],
                     "points": e.n,
+                    "parameter": e.parameters[0],
                     "s": e.values[0],
                     "stderr": e.stderr[0] if e.stderr else None,
                     "verdict": s.verdict,
@@ -62,3 +72,43 @@ def sensitivity(campaign: Campaign, *, form: str = "log2") -> list[dict[str, Any
                 }
             )
     return rows
+
+
+# Views of the physics whose left-out error is worth knowing; each is what `decompose` can be asked for.
+PHYSICS = (
+    Choice("balance of decode steps"),
+    Choice("balance of mixed prefill and decode steps", balance="mixed"),
+    Choice("balance 1", balance="none"),
+    Choice("end effect corrected (Little's law), decode steps", end_effect=True),
+    Choice("end effect corrected (Little's law), balance 1", end_effect=True, balance="none"),
+    Choice("the model's own K and fill, decode steps", reference="model"),
+)
+
+
+def physics(campaign: Campaign) -> list[dict[str, Any]]:
+    """Left-out error [%] at matched concurrency under each view, by a form fixed beforehand; empty where C is not stated."""
+    rows: list[dict[str, Any]] = []
+    for choice in PHYSICS:
+        try:
+            table = decompose(
+                campaign, matching="matched", balance=choice.balance, reference=choice.reference,
+                end_effect=choice.end_effect,
+            ).table  # fmt: skip
+        except CalibError:
+            continue
+        if table.empty or table["concurrency"].isna().any():
+            continue
+        for key, group in table.groupby(list(BACKEND_KEY), dropna=False, sort=False):
+            if group.groupby("model")["concurrency"].nunique().min() < 3 or group["model"].nunique() < 3:
+                continue
+            data, way = Data.of(group), Way(LOG2_CONCURRENCY.name, "partial", choice.balance)
+            found = {name: left_out(way.predict, data, scheme) for name, scheme in _SHOWN}
+            errors = {n: mape(predicted=p, measured=data.eta) for n, p in found.items()}
+            off = np.abs(found["model"] / data.eta - 1)
+            i = int(np.argmax(off))
+            worst = f"{data.label[i]}: {100 * (found['model'][i] / data.eta[i] - 1):+.0f} %"
+            rows.append({"choice": choice.label, "backend": key[1], "points": len(group), **errors, "worst": worst})
+    return rows
+
+
+_SHOWN = (("in_sample", IN_SAMPLE), ("configuration", ONE_CONFIGURATION), ("model", ONE_MODEL))

@@ -13,10 +13,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from calib.coefficients import CoefficientSet
-from calib.curve import fit_curve
+from calib.curve import Curve, coordinates, fit_curve
 from calib.fitting import KEY, POOL_KEY, FitResult
 from calib.predict import Predictor
-from calib.residual import ResidualForm
+from calib.residual import LOG2, ResidualForm
 
 Array = NDArray[np.float64]
 Train = Callable[[ResidualForm, pd.DataFrame, pd.DataFrame], Array]
@@ -24,7 +24,8 @@ Train = Callable[[ResidualForm, pd.DataFrame, pd.DataFrame], Array]
 PER_MODEL = "balance * (1 - s_model*log2(pp))"
 PER_BACKEND = "balance * (1 - s_backend*log2(pp))"
 FLAT = "1 - c*log2(pp), no balance"
-APPROACHES = (FLAT, PER_MODEL, PER_BACKEND)
+UNWEIGHTED = "balance * (1 - s_model*log2(pp)), plain least squares as published"
+APPROACHES = (FLAT, UNWEIGHTED, PER_MODEL, PER_BACKEND)
 IN_SAMPLE = "in-sample"
 LEFT_OUT = "leave-one-pp-out"
 POINT = (
@@ -64,16 +65,21 @@ def error_pp(*, predicted: ArrayLike, measured: ArrayLike) -> Array:
 
 
 def accuracy(fit: FitResult, coefficients: CoefficientSet) -> Accuracy:
-    """Errors of the flat coefficient, of one ``s`` a model and of one ``s`` a backend.
+    """Errors of the flat coefficient, of one ``s`` a model and of one ``s`` a backend, and of the published estimator.
+
+    The other forms, ways to pool and left-out schemes are in `calib.contest`.
 
     In sample, the per-model predictions are what `Predictor` gives for ``coefficients``, bit for bit. Left out, each pp
     level is predicted from a fit to the other levels of the same group. Refused coefficients are included: the table
     shows why they are refused.
     """
     table, form = fit.decomposition.table, fit.form
+    flat = LOG2 if form.needs_concurrency else form
     predicted = {
-        (FLAT, IN_SAMPLE): _by_group(form, table, POOL_KEY, _flat),
-        (FLAT, LEFT_OUT): _by_group(form, table, POOL_KEY, _left_out(_flat)),
+        (FLAT, IN_SAMPLE): _by_group(flat, table, POOL_KEY, _flat),
+        (FLAT, LEFT_OUT): _by_group(flat, table, POOL_KEY, _left_out(_flat)),
+        (UNWEIGHTED, IN_SAMPLE): _by_group(LOG2, table, KEY, _unweighted),
+        (UNWEIGHTED, LEFT_OUT): _by_group(LOG2, table, KEY, _left_out(_unweighted)),
         (PER_MODEL, IN_SAMPLE): predict_points(coefficients, table),
         (PER_MODEL, LEFT_OUT): _by_group(form, table, KEY, _left_out(_balanced)),
         (PER_BACKEND, IN_SAMPLE): _by_group(form, table, POOL_KEY, _balanced),
@@ -93,13 +99,20 @@ def accuracy(fit: FitResult, coefficients: CoefficientSet) -> Accuracy:
 
 
 def predict_points(coefficients: CoefficientSet, table: pd.DataFrame) -> Array:
-    """The factor [1] the coefficient file gives for each row of a decomposition's table, refused ones included.
+    """The efficiency [1] the coefficient file gives for each row of a decomposition's table, refused ones included.
 
-    The concurrency is left out where the campaign states none.
+    With ``reference = "model"`` that is K times the file's factor. The concurrency is left out where the campaign states none.
     """
+    return predict_rows(coefficients, table)[0]
+
+
+def predict_rows(coefficients: CoefficientSet, table: pd.DataFrame) -> tuple[Array, Array, Array]:
+    """Efficiency [1] with the bounds of its 95 % prediction interval, as `predict_points`."""
     points = {c: table[c].to_numpy(dtype=object) if c == "precision" else table[c].to_numpy() for c in POINT}
     points["concurrency"] = np.array([None if pd.isna(c) else int(c) for c in table["concurrency"]], dtype=object)
-    return Predictor(coefficients).factor(points, allow_refused=set(table["model"])).value
+    factor = Predictor(coefficients).factor(points, allow_refused=set(table["model"]))
+    k: Array = table["k_model"].to_numpy(dtype=np.float64)
+    return k * factor.value, k * factor.low, k * factor.high
 
 
 def _by_group(form: ResidualForm, table: pd.DataFrame, key: tuple[str, ...], predict: Train) -> Array:
@@ -110,11 +123,22 @@ def _by_group(form: ResidualForm, table: pd.DataFrame, key: tuple[str, ...], pre
 
 
 def _flat(form: ResidualForm, train: pd.DataFrame, test: pd.DataFrame) -> Array:
-    return form.residual(test["pp"].to_numpy(), fit_curve(form, train, column="efficiency").values)
+    return _evaluate(fit_curve(form, train, column="efficiency"), test)
 
 
 def _balanced(form: ResidualForm, train: pd.DataFrame, test: pd.DataFrame) -> Array:
-    return test["balance_factor"].to_numpy() * form.residual(test["pp"].to_numpy(), fit_curve(form, train).values)
+    return test["explained"].to_numpy() * _evaluate(fit_curve(form, train), test)
+
+
+def _unweighted(form: ResidualForm, train: pd.DataFrame, test: pd.DataFrame) -> Array:
+    """Least squares that takes every point to be equally well known, as was published."""
+    values = form.start(train["pp"].to_numpy(), train["residual"].to_numpy())
+    return test["explained"].to_numpy() * form.residual(test["pp"].to_numpy(), values)
+
+
+def _evaluate(curve: Curve, test: pd.DataFrame) -> Array:
+    pp, concurrency = coordinates(curve.form, test)
+    return curve.form.residual(pp, curve.values, concurrency)
 
 
 def _left_out(predict: Train) -> Train:
@@ -122,7 +146,7 @@ def _left_out(predict: Train) -> Train:
         values = np.full(len(test), np.nan)
         for level in sorted(set(test["pp"])):
             rest, here = train[train["pp"] != level], (test["pp"] == level).to_numpy()
-            if len(rest):
+            if len(rest) >= max(1, len(form.parameters)):
                 values[here] = predict(form, rest, test[here])
         return values
 

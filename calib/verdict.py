@@ -1,112 +1,174 @@
 """Whether a form fits, in numbers and in words.
 
-The form is refused where chi-square under the stated errors is too large at the level `LEVEL`. What quality screening had to
-say stands beside the verdict and never makes one.
+Three detectors can refuse a form, and they share one family-wise level `LEVEL` (Bonferroni over every single comparison):
+chi-square under the stated errors, one pp level that breaks the curve (a cliff), and an efficiency that rises with pp. A
+parameter that drifts with concurrency, throughput that falls while concurrency rises, and what screening said of the data
+stand beside the verdict and never make one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats
 
-from calib.coefficients import FormTest, Verdict
-from calib.curve import Curve, fit_curve
-from calib.residual import ResidualForm
+from calib.coefficients import Deviation, FormTest, Verdict
+from calib.curve import Curve, coordinates, fit_curve, for_points, stated_errors
+from calib.gls import Array, Errors, fit_gls
+from calib.residual import FREE, ResidualForm, WithLevel
 
 LEVEL = 0.01
 MIN_LEVELS = 3  # distinct pp > 1 below which no interval is claimed
 
 
 @dataclass(frozen=True)
-class Tested:
-    """A form test, and the points and curve it was made on, which the reasons are told from."""
+class Detection:
+    """One comparison that can refuse: its p-value, the level it refuses at (its part of the family's), and the words."""
 
-    test: FormTest
-    points: pd.DataFrame
-    curve: Curve
+    name: str
+    statistic: float
+    dof: int
+    p_value: float
+    words: str
+    level: float = LEVEL
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it rejects the form."""
+        return self.p_value < self.level
+
+    def test(self) -> FormTest:
+        """As it is published."""
+        return FormTest(name=self.name, statistic=self.statistic, dof=self.dof, p_value=self.p_value, level=self.level)
 
 
 @dataclass(frozen=True)
 class ConcurrencyFit:
-    """The form fitted at one concurrency [requests] on its own; ``p_value`` None under three pp levels."""
+    """The form fitted at one concurrency [requests] on its own, and the comparisons that could refuse it there."""
 
     concurrency: int
     curve: Curve
-    p_value: float | None
+    points: pd.DataFrame
+    found: tuple[Detection, ...]
+
+    @property
+    def p_value(self) -> float | None:
+        """Of chi-square; None where it is not tested."""
+        return next((d.p_value for d in self.found if d.name.startswith(KINDS[0])), None)
+
+    def verdict(self) -> tuple[Verdict, tuple[str, ...]]:
+        """Verdict of this concurrency and its reasons in words."""
+        return form_verdict(self.found, self.points, self.curve.form)
 
 
-def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame) -> tuple[ConcurrencyFit, ...]:
-    """One fit a concurrency, in ascending order."""
+def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame, *, test: bool = True) -> tuple[ConcurrencyFit, ...]:
+    """One fit a concurrency, in ascending order; none for a form that has a concurrency term of its own.
+
+    A parameter that changes with concurrency is no lack of fit of the form in pp, so concurrencies are tested one by one,
+    all of them at one family-wise level.
+    """
+    if form.needs_concurrency or group["concurrency"].isna().any() or group["concurrency"].nunique() < 2:
+        return ()
     fits = []
     for c, part in group.groupby("concurrency", sort=True):
         curve = fit_curve(form, part)
-        known = part["pp"].nunique() >= MIN_LEVELS
-        fits.append(ConcurrencyFit(int(str(c)), curve, _p_value(curve) if known else None))
-    return tuple(fits)
+        found = _comparisons(form, part, curve, deviations(form, part), f" at C={c}") if test else ()
+        fits.append(ConcurrencyFit(int(str(c)), curve, part, found))
+    total = sum(len(f.found) for f in fits)
+    return tuple(replace(f, found=_at(f.found, total)) for f in fits)
 
 
-def form_test(group: pd.DataFrame, curve: Curve, by_concurrency: tuple[ConcurrencyFit, ...]) -> Tested | None:
-    """Chi-square under the stated errors; per concurrency where there are several, at a level shared by all of them.
+def detect(
+    form: ResidualForm,
+    group: pd.DataFrame,
+    curve: Curve,
+    by_concurrency: tuple[ConcurrencyFit, ...],
+    off: tuple[Deviation, ...],
+) -> tuple[Detection, ...]:
+    """Every comparison that could refuse the form, each at its part of the family's level; empty where nothing is tested.
 
-    A parameter that changes with concurrency is not a lack of fit of the form in pp, so concurrencies are not pooled. None
-    under three pp levels.
+    Those of each concurrency where there are several, of all points otherwise; ``off`` are the `deviations` of the group.
     """
-    if group["pp"].nunique() < MIN_LEVELS:
-        return None
-    tested = [(f.p_value, f) for f in by_concurrency if f.p_value is not None]
-    if not tested:
-        return Tested(_test("chi-square", curve, 1), group, curve)
-    _, worst = min(tested, key=lambda pair: (pair[0], pair[1].concurrency))
-    name = f"chi-square at C={worst.concurrency}, the worst of {len(tested)} concurrencies (Bonferroni)"
-    points = group[group["concurrency"] == worst.concurrency]
-    return Tested(_test(name, worst.curve, len(tested)), points, worst.curve)
+    if by_concurrency:
+        return tuple(d for f in by_concurrency for d in f.found)
+    found = _comparisons(form, group, curve, off, "")
+    return _at(found, len(found))
 
 
-def form_verdict(form: ResidualForm, tested: Tested | None, group: pd.DataFrame) -> tuple[Verdict, tuple[str, ...]]:
-    """FIT, WARN or REFUSED, and the reasons in words."""
-    if tested is None:
+def _at(found: tuple[Detection, ...], total: int) -> tuple[Detection, ...]:
+    return tuple(replace(d, level=LEVEL / total) for d in found)
+
+
+def _comparisons(
+    form: ResidualForm, points: pd.DataFrame, curve: Curve, off: tuple[Deviation, ...], where: str
+) -> tuple[Detection, ...]:
+    if form.name == FREE.name or points["pp"].nunique() < MIN_LEVELS or curve.dof < 1:
+        return ()
+    return (_chi_square(form, where, points, curve), *_breaks(where, off, curve), *_rises(where, points))
+
+
+def form_verdict(
+    found: tuple[Detection, ...], group: pd.DataFrame, form: ResidualForm
+) -> tuple[Verdict, tuple[str, ...]]:
+    """FIT, WARN (not tested) or REFUSED, and the reasons in words, the strongest of each kind."""
+    if not found:
         seen = ", ".join(str(p) for p in sorted(set(group["pp"])))
+        if form.name == FREE.name:
+            return "WARN", (f"one value at each of pp = {seen}: there is no curve that could be tested",)
         return "WARN", (
             f"only pp = {seen} measured, under {MIN_LEVELS} levels: no interval, and the form is not tested",
         )
-    test, points = tested.test, tested.points
-    if test.p_value >= test.level:
-        return "FIT", ()
-    eta, fitted = points["efficiency"].to_numpy(), tested.curve.fitted * points["balance_factor"].to_numpy()
-    i = int(np.argmax(np.abs(eta - fitted)))
-    return "REFUSED", (
-        f"{form.formula} misses the points by more than their error ({test.name} = {test.statistic:.0f} on "
-        f"{test.dof} dof, p {_p_text(test.p_value)})",
-        f"pp={int(points['pp'].iloc[i])} is measured at {eta[i]:.2f} and fitted at {fitted[i]:.2f}",
-        *_rises(points),
-    )
+    refusing = [d for d in found if d.refuses]
+    words: dict[str, str] = {}
+    for d in sorted(refusing, key=lambda d: (KINDS.index(d.name.split(" at ")[0]), d.p_value, -d.statistic)):
+        words.setdefault(d.name.split(" at ")[0], d.words)
+    return ("REFUSED", tuple(words.values())) if refusing else ("FIT", ())
 
 
-def _test(name: str, curve: Curve, tests: int) -> FormTest:
-    p = min(1.0, tests * _p_value(curve))
-    return FormTest(name=name, statistic=curve.chi_square, dof=curve.dof, p_value=p, level=LEVEL)
+KINDS = ("chi-square", "level break", "rise")
 
 
-def _p_value(curve: Curve) -> float:
-    return float(stats.chi2.sf(curve.chi_square, curve.dof))
+def deciding(found: tuple[Detection, ...]) -> FormTest | None:
+    """The chi-square test that decides, the worst of its kind."""
+    tests = [d for d in found if d.name.startswith(KINDS[0])]
+    return min(tests, key=lambda d: (d.p_value, -d.statistic)).test() if tests else None
 
 
-def _rises(group: pd.DataFrame) -> list[str]:
-    """Where the efficiency rises with pp by more than both errors, in words."""
-    ordered = group.sort_values("pp")
-    rises = []
-    for (_, a), (_, b) in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
-        error = math.hypot(a["rel_error"] * a["efficiency"], b["rel_error"] * b["efficiency"])
-        if a["baseline_id"] == b["baseline_id"] and b["efficiency"] - a["efficiency"] > 3 * error:
-            rises.append(
-                f"efficiency rises from pp={int(a['pp'])} ({a['efficiency']:.2f}) to pp={int(b['pp'])} "
-                f"({b['efficiency']:.2f}): not monotone"
+def deviations(form: ResidualForm, group: pd.DataFrame) -> tuple[Deviation, ...]:
+    """How far each (tp, pp) lies off the curve that all other levels define: relative size, stderr [1] and p-value.
+
+    The interaction of TP and PP that a form in pp alone cannot show. Empty where the others do not define the curve.
+    """
+    form = for_points(form, group)
+    if form.name == FREE.name or group["pp"].nunique() <= max(2, len(form.parameters)):
+        return ()
+    pp, concurrency = coordinates(form, group)
+    y, errors = group["residual"].to_numpy(dtype=np.float64), stated_errors(group)
+    found = []
+    for level, part in group.groupby("pp", sort=True):
+        size, stderr = level_deviation(form, pp, y, errors, float(str(level)), concurrency)
+        z = abs(float(size) / float(stderr))
+        found.append(
+            Deviation(
+                tp=int(part["tp"].iloc[0]) if "tp" in part and part["tp"].nunique() == 1 else None, pp=int(str(level)),
+                size=float(size), stderr=float(stderr), p_value=float(2 * stats.norm.sf(z)),
             )
-    return rises
+        )  # fmt: skip
+    return tuple(found)
+
+
+def level_deviation(
+    form: ResidualForm, pp: Array, y: Array, errors: Errors, level: float, concurrency: Array | None = None
+) -> tuple[Array, Array]:
+    """Relative deviation [1] of one pp level from the curve through the others, and its stderr; each of shape (...)."""
+    solution = fit_gls(WithLevel.of(form, level), pp, y, errors, concurrency)
+    return solution.values[..., -1], np.sqrt(solution.covariance[..., -1, -1])
 
 
 def series_warnings(group: pd.DataFrame) -> tuple[str, ...]:
@@ -122,5 +184,115 @@ def series_warnings(group: pd.DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _p_text(p: float) -> str:
+def drift_warning(form: ResidualForm, matched: pd.DataFrame) -> str | None:
+    """Says that the first parameter differs between concurrencies by more than the stated errors; None where it does not.
+
+    Homogeneity of the estimates at each concurrency: ``Q = sum((s_c - mean)^2 / var_c)`` is chi-square on their number
+    less one, each concurrency having a baseline of its own.
+    """
+    fits = [f for f in fit_each_concurrency(form, matched, test=False) if f.points["pp"].nunique() >= MIN_LEVELS]
+    if len(fits) < 2:
+        return None
+    s = np.array([f.curve.values[0] for f in fits])
+    variance = np.array([f.curve.stated_covariance[0, 0] for f in fits])
+    mean = np.sum(s / variance) / np.sum(1 / variance)
+    p = float(stats.chi2.sf(np.sum((s - mean) ** 2 / variance), len(fits) - 1))
+    if p >= LEVEL:
+        return None
+    low, high = sorted((fits[int(np.argmin(s))], fits[int(np.argmax(s))]), key=lambda f: f.concurrency)
+    name = low.curve.form.parameters[0]
+    return (
+        f"drifts with concurrency: {name} = {low.curve.values[0]:.2f} at C={low.concurrency} and {high.curve.values[0]:.2f} "
+        f"at C={high.concurrency} (p {p_text(p)} that it is the same)"
+    )
+
+
+def falling_warning(matched: pd.DataFrame) -> str | None:
+    """Says where throughput falls while concurrency rises, by more than 3.5 of both errors; None where it does not."""
+    worst: tuple[float, str] | None = None
+    base = matched.drop_duplicates("baseline_id").assign(pp=1)
+    for x, error, part in (
+        *((p["output_tokens_per_s"], p["rel_error"], p) for _, p in matched.groupby("pp", sort=True)),
+        (base["baseline_output_tokens_per_s"], base["baseline_rel_error"], base),
+    ):
+        table = pd.DataFrame({"x": x, "e": error, "c": part["concurrency"], "pp": part["pp"]}).dropna().sort_values("c")
+        for (_, a), (_, b) in zip(table.iloc[:-1].iterrows(), table.iloc[1:].iterrows(), strict=True):
+            z = math.log(a["x"] / b["x"]) / math.hypot(a["e"], b["e"])
+            if z > 3.5 and (worst is None or z > worst[0]):
+                words = (
+                    f"pp={int(a['pp'])} from {a['x']:.0f} tok/s at C={int(a['c'])} to {b['x']:.0f} at C={int(b['c'])}"
+                )
+                worst = (z, f"throughput falls while concurrency rises: {words}")
+    return worst[1] if worst else None
+
+
+def p_text(p: float) -> str:
+    """A p-value as it is written in sentences."""
     return "< 1e-6" if p < 1e-6 else f"= {p:.2g}"
+
+
+def _chi_square(form: ResidualForm, where: str, points: pd.DataFrame, curve: Curve) -> Detection:
+    eta, fitted = points["efficiency"].to_numpy(), curve.fitted * (points["efficiency"] / points["residual"]).to_numpy()
+    i = int(np.argmax(np.abs(eta - fitted)))
+    words = (
+        f"{form.formula} misses the points{where} by more than their error (chi-square = {curve.chi_square:.0f} on "
+        f"{curve.dof} dof, p {p_text(curve.p_value)}): pp={int(points['pp'].iloc[i])} is measured at {eta[i]:.2f} and "
+        f"fitted at {fitted[i]:.2f}"
+    )
+    return Detection(f"chi-square{where}", curve.chi_square, curve.dof, curve.p_value, words)
+
+
+def _breaks(where: str, off: tuple[Deviation, ...], curve: Curve) -> Iterator[Detection]:
+    """Each pp level against the curve through the others; needs a degree of freedom beside it."""
+    for d in off if curve.dof >= 2 else ():
+        at = f"TP{d.tp}/PP{d.pp}" if d.tp else f"pp={d.pp}"
+        words = (
+            f"{at} lies {100 * d.size:+.0f} % off the curve through the other levels{where} "
+            f"(+-{100 * d.stderr:.0f} %, p {p_text(d.p_value)})"
+        )
+        yield Detection(f"level break{where}", abs(d.size) / d.stderr, 1, d.p_value, words)
+
+
+def _rises(where: str, group: pd.DataFrame) -> Iterator[Detection]:
+    """Neighbouring pp levels of one baseline."""
+    eta, own = group["efficiency"].to_numpy(dtype=np.float64), group["rel_error"].to_numpy(dtype=np.float64)
+    pp = group["pp"].to_numpy(dtype=np.float64)
+    pairs, z = rises(pp, eta, own, pd.factorize(group["baseline_id"])[0])
+    for (i, j), value in zip(pairs, z, strict=True):
+        words = (
+            f"efficiency rises from pp={pp[i]:.0f} ({eta[i]:.2f}) to pp={pp[j]:.0f} ({eta[j]:.2f}){where}: not monotone"
+        )
+        yield Detection(f"rise{where}", float(value), 1, float(stats.norm.sf(value)), words)
+
+
+def rises(pp: Array, eta: Array, own: Array, blocks: NDArray[np.intp]) -> tuple[list[tuple[int, int]], Array]:
+    """Pairs of neighbouring pp levels that share a baseline, and how far efficiency (..., n) rises between them.
+
+    In standard errors, shape (..., pairs): ``ln(eta_j/eta_i) / hypot(sigma_i, sigma_j)``, in which the common error cancels.
+    """
+    pairs = []
+    for block in np.unique(blocks):
+        order = sorted(np.flatnonzero(blocks == block), key=lambda i: pp[i])
+        pairs += [(int(i), int(j)) for i, j in pairwise(order) if pp[i] < pp[j]]
+    first, second = [i for i, _ in pairs], [j for _, j in pairs]
+    own = np.broadcast_to(own, eta.shape)
+    return pairs, np.log(eta[..., second] / eta[..., first]) / np.hypot(own[..., first], own[..., second])
+
+
+def refused(
+    form: ResidualForm, pp: Array, y: Array, errors: Errors, concurrency: Array | None = None
+) -> NDArray[np.bool_]:
+    """The verdict alone, for residuals (..., n) of thousands of simulated campaigns at once; balance 1.
+
+    The same comparisons at the same levels as `detect`, on one part.
+    """
+    solution = fit_gls(form, pp, y, errors, concurrency)
+    dof = len(pp) - len(form.parameters)
+    p_values = [stats.chi2.sf(solution.chi_square, dof)]
+    if dof >= 2:
+        for level in np.unique(pp):
+            size, stderr = level_deviation(form, pp, y, errors, float(level), concurrency)
+            p_values.append(2 * stats.norm.sf(np.abs(size) / stderr))
+    _, z = rises(pp, y, errors.own, errors.blocks)
+    p = np.stack([*p_values, *np.moveaxis(stats.norm.sf(z), -1, 0)])
+    return np.asarray((p < LEVEL / len(p)).any(axis=0))

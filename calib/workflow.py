@@ -13,15 +13,17 @@ from pathlib import Path
 
 import calib
 from calib.campaign import Campaign, Finding, read_campaign
-from calib.coefficients import FILE_NAME, BalanceKind, CoefficientSet, Matching
+from calib.coefficients import FILE_NAME, BalanceKind, CoefficientSet, Matching, Reference
+from calib.contest import contest
 from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
 from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError
-from calib.fitting import FitResult, fit
+from calib.fitting import FitResult, Pooling, fit
+from calib.integrations.baseline import qualify_baseline
 from calib.provenance import SHORT
 from calib.publish import coefficient_set
 from calib.quality import screen
 from calib.reporting import ReportData, render_html, render_json, render_markdown
-from calib.sensitivity import sensitivity
+from calib.sensitivity import physics, sensitivity
 from calib.stages.breakdown import Breakdowns
 from calib.step_requests import compute_breakdowns
 from calib.validation import Accuracy, accuracy
@@ -39,6 +41,8 @@ class Options:
     error_floor: float = ERROR_FLOOR
     balance: BalanceKind = "decode"
     strict: bool = False
+    reference: Reference = "baseline"
+    pooling: Pooling = "none"
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,6 +75,7 @@ class Result:
             accuracy=self.accuracy,
             findings=self.findings,
             sensitivity=tuple(sensitivity(self.campaign, form=self.fit.form.name)),
+            physics=tuple(physics(self.campaign)),
         )
 
 
@@ -141,16 +146,30 @@ def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | 
     options = options or Options()
     campaign = load_campaign(name_or_folder, strict=options.strict)
     decomposition = decompose(
-        campaign, matching=options.matching, error_floor=options.error_floor, balance=options.balance
-    )
+        campaign, matching=options.matching, error_floor=options.error_floor, balance=options.balance,
+        reference=options.reference,
+    )  # fmt: skip
     set_aside = [f for f in (*campaign.findings, *decomposition.findings) if f.verdict == "REJECT"]
     check_strict(set_aside, options.strict)
     try:
-        result = fit(decomposition, form=options.form)
+        result = fit(
+            decomposition, form=options.form, pooling=options.pooling,
+            model_sizes_b=campaign.config.model_sizes_b, extra_warnings=_baseline_warnings(campaign, options.reference),
+        )  # fmt: skip
     except NothingToFitError as error:
         raise _with_first_reason(error, set_aside) from None
-    coefficients = coefficient_set(result)
+    coefficients = coefficient_set(result, contest(decomposition))
     return Result(campaign, decomposition, result, coefficients, accuracy(result, coefficients))
+
+
+def _baseline_warnings(campaign: Campaign, reference: Reference) -> dict[tuple[str, str], str]:
+    """What is wrong with the model's own pp = 1 prediction, on which ``reference = "model"`` rests."""
+    if reference == "baseline":
+        return {}
+    try:
+        return qualify_baseline(campaign).warnings()
+    except NothingToFitError:  # no pp = 1 throughput: the decomposition has said so of every point
+        return {}
 
 
 def check_strict(set_aside: Iterable[Finding], strict: bool) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from calib.workflow import find_campaign
@@ -123,5 +124,21 @@ def simulated(tmp_path: Path) -> Callable[..., Path]:
             encoding="utf-8",
         )
         return folder
+
+    return make
+
+
+@pytest.fixture
+def campaign_points():
+    """A series as `calib.verdict` takes it: residuals at given pp levels, one baseline, balance 1."""
+
+    def make(residual, pp=(2, 4, 8), error=0.02, base=0.02, baseline="a", concurrency=None):
+        return pd.DataFrame(
+            {
+                "pp": pp, "tp": [8 // p for p in pp], "residual": residual, "efficiency": residual, "rel_error": error,
+                "baseline_rel_error": base, "baseline_id": baseline, "concurrency": concurrency, "rules": "",
+                "balance_status": "computed", "balance_factor": 1.0, "explained": 1.0,
+            }
+        )  # fmt: skip
 
     return make

@@ -117,7 +117,7 @@ def test_breakdowns_of_another_system_are_an_error(vllm_folder, edit):
 
 def test_the_inputs_are_known_by_content(vllm_folder, edit):
     before = {i.path: i.sha256 for i in load_campaign(vllm_folder).inputs}
-    published = {f"published-{n}.csv" for n in ("accuracy", "decomposition", "s")}
+    published = {f"published-{n}.csv" for n in ("accuracy", "decomposition", "s")} | {"uncalibrated-predictions.csv"}
     assert set(before) == {"campaign.toml", "points.csv", "breakdowns.json"} | published
     edit(vllm_folder / "points.csv", "565.099", "565.098")
     after = {i.path: i.sha256 for i in load_campaign(vllm_folder).inputs}

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from calib import decompose, load_campaign
+from calib.efficiency import _error
 from calib.errors import CampaignError, UsageError
 
 # Efficiency against TP8/PP1 at each side's peak, as published for the campaign (three decimals).
@@ -100,9 +101,9 @@ def test_a_gain_stays_visible(simulated):
     assert (table["scheduling_share_pp"] < 0).all()
 
 
-def test_only_the_baseline_reference_is_offered(vllm):
-    with pytest.raises(UsageError, match="'reference' = 'model'"):
-        decompose(vllm, reference="model")
+def test_options_that_do_not_exist_are_errors(vllm):
+    with pytest.raises(UsageError, match="'baseline' or 'model'"):
+        decompose(vllm, reference="silicon")
     with pytest.raises(UsageError, match="between 0 and 1"):
         decompose(vllm, error_floor=0.0)
     with pytest.raises(UsageError, match="'peak' or 'matched'"):
@@ -180,3 +181,78 @@ def test_one_run_without_a_concurrency_is_set_aside_alone(vllm_folder):
     found = decompose(load_campaign(vllm_folder))
     assert len(found.table) == 11
     assert "states no concurrency" in found.findings[0].reason
+
+
+def test_the_model_reference_reconciles_to_100_percent_line_by_line(vllm):
+    found = decompose(vllm, matching="matched", reference="model")
+    assert len(found.table) == 78
+    assert found.findings == decompose(vllm, matching="matched").findings
+    product = found.table[["k_model", "balance_factor", "fill_factor", "residual"]].prod(axis=1)
+    np.testing.assert_allclose(product, found.table["efficiency"], rtol=1e-12)
+    shares = found.log_shares()
+    parts = ["k_model", "balance_factor", "fill_factor", "residual"]
+    np.testing.assert_allclose(shares[parts].sum(axis=1), shares["total"], atol=1e-10)
+    np.testing.assert_allclose(shares[[f"{p}_pct" for p in parts]].sum(axis=1), 100.0, atol=1e-8)
+
+
+def test_the_scheduling_cost_appears_with_load_where_the_models_own_tp_scaling_is_right(vllm):
+    """Figures of a first look: 0.97 to 1.1 up to C = 8 for 8B and 14B, and 0.78/0.65/0.52 for 8B at C = 64."""
+    table = decompose(vllm, matching="matched", reference="model").table
+    low = table[table["model"].isin(["Qwen/Qwen3-8B", "Qwen/Qwen3-14B"]) & (table["concurrency"] <= 2)]
+    assert low["residual"].between(0.95, 1.15).all()
+    full = table[(table["model"] == "Qwen/Qwen3-8B") & (table["concurrency"] == 64)].set_index("pp")["residual"]
+    seen = {2: 0.78, 4: 0.65, 8: 0.52}
+    assert full.to_dict() == {pp: pytest.approx(r, abs=0.03) for pp, r in seen.items()}
+
+
+def test_the_ideal_model_is_as_far_off_as_was_seen(vllm):
+    """Measured baseline times K: 161 % over all 78 points, 52 % where C >= pp; with balance and linear fill 39 %."""
+    t = decompose(vllm, matching="matched", reference="model").table
+    off = 100 * (t["k_model"] / t["efficiency"] - 1).abs()
+    assert off.mean() == pytest.approx(161, abs=3)
+    assert off[t["concurrency"] >= t["pp"]].mean() == pytest.approx(52, abs=3)
+    fill = np.minimum(1, t["concurrency"].astype(float) / t["pp"].astype(float))
+    explained = t["k_model"] * t["balance_factor"] * fill
+    assert (100 * (explained / t["efficiency"] - 1).abs()).mean() == pytest.approx(39, abs=3)
+
+
+def test_what_has_no_steps_of_the_model_has_no_model_reference():
+    found = decompose(load_campaign("h200-sglang-trtllm-pp"), reference="model")
+    assert found.table.empty
+    assert "no_model_prediction" in {f.rule for f in found.findings}
+
+
+def test_littles_law_throughput_corrects_the_end_of_a_run(vllm):
+    plain, corrected = (decompose(vllm, matching="matched", end_effect=e).table for e in (False, True))
+    assert len(corrected) == len(plain)
+    row = corrected.iloc[-1]
+    runs = vllm.runs[(vllm.runs["model"] == row["model"]) & (vllm.runs["pp"] == row["pp"])]
+    measured = runs[runs["concurrency"] == row["concurrency"]].iloc[0]
+    seconds = (measured["ttft_p50_ms"] + (measured["osl"] - 1) * measured["itl_p50_ms"]) / 1000
+    assert row["output_tokens_per_s"] == pytest.approx(measured["concurrency"] * measured["osl"] / seconds)
+    assert row["output_tokens_per_s"] > measured["output_tokens_per_s"]
+
+
+def test_a_run_without_latencies_cannot_be_corrected_and_says_so(simulated):
+    found = decompose(load_campaign(simulated({"m": 0.2})), end_effect=True)
+    assert found.table.empty
+    assert {f.rule for f in found.findings if f.verdict == "REJECT"} == {"no_latency"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "row", "error", "method"),
+    [
+        ({"trials": 3}, {"output_tokens_per_s_stderr": 3.0}, 0.03 * 4.302652729 / 1.959963985, "between 3 repeats"),
+        ({}, {"output_tokens_per_s_stderr": 3.0}, 0.03, "stated"),
+        ({"steady_rel_error": 0.05}, {}, 0.05, "block bootstrap of the steady window"),
+        ({"steady_rel_error": 0.001}, {}, 0.02, "floor, above block bootstrap of the steady window"),
+        ({}, {"completed_requests": 10.0}, 8 / (10 * 12**0.5), "wave quantisation"),
+        ({}, {"completed_requests": 1000.0}, 0.02, "floor, above wave quantisation"),
+        ({}, {}, 0.02, "floor"),
+    ],
+)
+def test_every_error_of_a_throughput_has_its_method(facts, row, error, method):
+    stated = {"output_tokens_per_s": 100.0, "output_tokens_per_s_stderr": None, "completed_requests": None}
+    found, name = _error(stated | {"concurrency": 8} | row, facts, 0.02)
+    assert found == pytest.approx(error, rel=1e-8)
+    assert name == method

@@ -19,7 +19,7 @@ CAMPAIGN = TESTS / "data" / "emulated-aiperf"
 TRUTH = 0.2
 SLOWDOWN = 2.0
 TOPOLOGIES = {(8, 1), (4, 2), (2, 4), (1, 8)}
-CONCURRENCIES = (4, 8, 16, 24)
+CONCURRENCIES = (8, 16, 24, 32)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -69,6 +69,22 @@ BalanceOption = Annotated[
     str,
     typer.Option("--balance", help="Balance of 'decode' steps, of the workload's 'mixed' steps, or 'none' (1)."),
 ]
+FormOption = Annotated[
+    str,
+    typer.Option(
+        "--form", help="Residual form: log2, power, hyperbolic, log2_concurrency, or free (one value a pp level)."
+    ),
+]
+ReferenceOption = Annotated[
+    str,
+    typer.Option(
+        "--reference",
+        help="What the coefficients multiply: the measured TP=G/PP1 'baseline', or the 'model's own ideal throughput.",
+    ),
+]
+PoolingOption = Annotated[
+    str, typer.Option("--pooling", help="'none', or 'partial': each model drawn towards the others of its backend.")
+]
 DEFAULT = "h200-vllm-pp"
 
 
@@ -88,6 +104,9 @@ def run_command(
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
     balance: BalanceOption = "decode",
+    form: FormOption = "log2",
+    reference: ReferenceOption = "baseline",
+    pooling: PoolingOption = "none",
     strict: StrictOption = False,
     json: JsonOption = False,
     gate_error: Annotated[
@@ -104,7 +123,9 @@ def run_command(
     with working("calibrating"):
         from calib.workflow import run
 
-        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict, balance))
+        result, written = run(
+            campaign, out=out, options=_options(matching, error_floor, strict, balance, form, reference, pooling)
+        )
     if json:
         print_json(
             {
@@ -138,6 +159,7 @@ def decompose(
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
     balance: BalanceOption = "decode",
+    reference: ReferenceOption = "baseline",
     strict: StrictOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -148,10 +170,11 @@ def decompose(
     from calib.workflow import check_strict, load_campaign
 
     loaded = load_campaign(campaign, strict=strict)
-    options = _options(matching, error_floor, strict, balance)
+    options = _options(matching, error_floor, strict, balance, reference=reference)
     result = decompose_campaign(
-        loaded, matching=options.matching, error_floor=options.error_floor, balance=options.balance
-    )
+        loaded, matching=options.matching, error_floor=options.error_floor, balance=options.balance,
+        reference=options.reference,
+    )  # fmt: skip
     findings = (*loaded.findings, *result.findings)
     check_strict(findings, strict)
     if json:
@@ -170,6 +193,9 @@ def fit(
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
     balance: BalanceOption = "decode",
+    form: FormOption = "log2",
+    reference: ReferenceOption = "baseline",
+    pooling: PoolingOption = "none",
     strict: StrictOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -178,7 +204,7 @@ def fit(
         from calib.reporting.tables import coefficient_table
         from calib.workflow import calibrate
 
-        result = calibrate(campaign, _options(matching, error_floor, strict, balance))
+        result = calibrate(campaign, _options(matching, error_floor, strict, balance, form, reference, pooling))
     new = result.coefficients.save(out) if out is not None else False
     if json:
         print_json({"digest": result.coefficients.digest, "new": new, "coefficients": frame_rows(result.fit.table())})
@@ -196,6 +222,9 @@ def report_command(
     matching: MatchingOption = None,
     error_floor: FloorOption = 0.02,
     balance: BalanceOption = "decode",
+    form: FormOption = "log2",
+    reference: ReferenceOption = "baseline",
+    pooling: PoolingOption = "none",
     strict: StrictOption = False,
 ) -> None:
     """Write coefficient file and report, and print the Markdown report."""
@@ -203,7 +232,9 @@ def report_command(
         from calib.reporting import render_markdown
         from calib.workflow import run
 
-        result, written = run(campaign, out=out, options=_options(matching, error_floor, strict, balance))
+        result, written = run(
+            campaign, out=out, options=_options(matching, error_floor, strict, balance, form, reference, pooling)
+        )
     print(render_markdown(result.report_data))
     note(f"{'wrote' if written.new else 'nothing new:'} {written.folder}")
 
@@ -331,14 +362,33 @@ def _other(error: Exception) -> int:
     return EXIT_INTERNAL
 
 
-def _options(matching: str | None, error_floor: float, strict: bool, balance: str) -> Options:
+def _options(
+    matching: str | None,
+    error_floor: float,
+    strict: bool,
+    balance: str,
+    form: str = "log2",
+    reference: str = "baseline",
+    pooling: str = "none",
+) -> Options:
+    from calib.residual import FORMS
     from calib.workflow import Options
 
-    if matching not in (None, "peak", "matched"):
-        raise UsageError("must be 'peak' or 'matched'", field="--matching", value=matching)
-    if balance not in ("decode", "mixed", "none"):
-        raise UsageError("must be 'decode', 'mixed' or 'none'", field="--balance", value=balance)
-    return Options(matching=matching, error_floor=error_floor, balance=balance, strict=strict)  # type: ignore[arg-type]
+    allowed = {
+        "--matching": (matching, (None, "peak", "matched")),
+        "--balance": (balance, ("decode", "mixed", "none")),
+        "--form": (form, tuple(FORMS)),
+        "--reference": (reference, ("baseline", "model")),
+        "--pooling": (pooling, ("none", "partial")),
+    }
+    for option, (value, known) in allowed.items():
+        if value not in known:
+            names = ", ".join(f"'{k}'" for k in known if k)
+            raise UsageError(f"must be one of {names}", field=option, value=value)
+    return Options(
+        matching=matching, form=form, error_floor=error_floor, balance=balance, strict=strict,  # type: ignore[arg-type]
+        reference=reference, pooling=pooling,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def _gates(result: Result, gate_error: float | None, gate_refused: bool) -> None:

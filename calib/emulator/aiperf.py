@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import subprocess
 import sys
 import time
@@ -114,7 +115,8 @@ def served(spec: EngineSpec, slowdown: float, log: Path) -> Iterator[str]:
     ):
         try:
             assert server.stdout is not None
-            url = server.stdout.readline().strip()
+            said, _, _ = select.select([server.stdout], [], [], START_S)
+            url = server.stdout.readline().strip() if said else ""
             if not url:
                 raise ClientError(f"the emulated engine does not start ({last_line(log)})", file=log)
             yield url

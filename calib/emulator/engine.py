@@ -6,9 +6,10 @@ served. Stages keep the order and hold a microbatch until it is handed on, so a 
 
     depart[i] = max(depart[i-1], free[i]) + busy[i]        free[i] = when stage i let go of the step before
 
-(the recursion of a tandem of queues with one server each). Only two events a step are left: taken by stage 0, and done.
-Prompts are prefilled in chunks within the token budget of a step, in the order of arrival; the step that ends a prompt gives
-the first token, each further one a token.
+(the recursion of single-server queues in series, Glynn and Whitt, Ann. Appl. Probab. 1, 1991). Only two events a step are
+left: taken by stage 0, and done. Batching by iteration is that of Orca (OSDI 2022), chunked prefill that of Sarathi-Serve
+(OSDI 2024): prompts are prefilled in chunks within the token budget of a step, in the order of arrival; the step that ends a
+prompt gives the first token, each further one a token.
 """
 
 from __future__ import annotations

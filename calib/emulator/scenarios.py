@@ -38,8 +38,8 @@ class Scenario:
     verdict: Verdict
     truth: float | None = None
     rules: frozenset[str] = frozenset()
-    knee: float = 14.0
-    concurrencies: tuple[int, ...] = (4, 8, 16, 24)
+    knee: float = 24.0
+    concurrencies: tuple[int, ...] = (8, 16, 24, 32)  # enough to fill eight stages
     matching: Matching = "peak"
     backend: str = "vllm"
     jitter: float = 0.005
@@ -79,12 +79,12 @@ SCENARIOS: dict[str, Scenario] = {
             "non-monotone", "An engine whose efficiency rises from PP=2 to PP=4 under load",
             "below 16 requests the law holds, above it does not: one s would hide that, so the form is refused",
             FromLoad(16, below=Log2(S), above=Levels({2: 0.55, 4: 0.72, 8: 0.4})), "REFUSED",
-            matching="matched", concurrencies=(8, 16, 24), backend="trtllm",
+            matching="matched", backend="trtllm",
         ),
         Scenario(
             "unsaturated", "A sweep that ends before the engine is saturated",
             "throughput still rises at the last concurrency, so the peaks are not known to be peaks",
-            Log2(S), "FIT", truth=S, knee=80.0, concurrencies=(8, 16), rules=frozenset({"peak_at_edge"}),
+            Log2(S), "FIT", truth=S, knee=80.0, concurrencies=(8, 16, 24), rules=frozenset({"peak_at_edge"}),
         ),
         Scenario(
             "early-end", "PP engines that end outputs early, although told not to",
@@ -99,8 +99,8 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         Scenario(
             "growing-overhead", "An engine whose overhead grows with load",
-            "s = 0.08 + 0.035*log2(C): one s holds for one load only; compare the peaks with --matching matched",
-            Log2(0.08, 0.035), "FIT", backend="sglang",
+            "s = 0.08 + 0.035*log2(C): one s holds for one load only, and calib warns that it drifts",
+            Log2(0.08, 0.035), "FIT", backend="sglang", matching="matched",
         ),
         Scenario(
             "constant-cost", "An engine with a constant cost per microbatch and stage",

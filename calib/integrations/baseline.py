@@ -20,9 +20,8 @@ from calib.errors import BreakdownError, NothingToFitError, UsageError
 from calib.integrations.replay import Role, RoleConfig, materialize_role
 from calib.quality import usable
 from calib.schema import records
-from calib.stages import Breakdowns
 from calib.stages.gpu import load_gpu
-from calib.stages.mix import step_shares
+from calib.stages.mix import ideal_throughput
 from calib.stages.model_shape import load_shape
 
 BAND_PCT = (-15.0, 15.0)
@@ -98,7 +97,8 @@ def qualify_baseline(campaign: Campaign, *, band_pct: tuple[float, float] = BAND
     ]
     points, missing = [], []
     for row in records(runs):
-        predicted = predict_throughput(campaign.breakdowns, row)
+        at = {name: int(row[name]) for name in ("tp", "pp", "isl", "osl", "concurrency")}
+        predicted = ideal_throughput(campaign.breakdowns, row["model"], row["backend"], **at)
         if predicted is None:
             missing.append(f"{row['model']} on {row['backend']} at C={row['concurrency']}: no decode and mixed step")
             continue
@@ -122,19 +122,6 @@ def qualify_baseline(campaign: Campaign, *, band_pct: tuple[float, float] = BAND
             remedy="measure TP=G/PP=1, or compute its steps with `calib breakdown`",
         )
     return Qualification(tuple(points), band_pct, tuple(missing))
-
-
-def predict_throughput(breakdowns: Breakdowns, row: dict[str, Any]) -> float | None:
-    """Output throughput [tok/s] of one replica at pp = 1, or None where a step is missing."""
-    tp, isl, osl, c = (int(row[k]) for k in ("tp", "isl", "osl", "concurrency"))
-    where = {"tp": tp, "pp": 1, "isl": isl, "osl": osl}
-    decode = breakdowns.find(row["model"], row["backend"], concurrency=c, kind="decode", **where)
-    mixed = breakdowns.find(row["model"], row["backend"], concurrency=c, kind="mixed", **where)
-    if decode is None or mixed is None:
-        return None
-    shares = step_shares(isl=isl, osl=osl, concurrency=c, pp=1)
-    total_ms = shares.decode * sum(decode.ops_ms.values()) + shares.mixed * sum(mixed.ops_ms.values())
-    return 1000.0 * c * osl / total_ms
 
 
 def _role_config(row: dict[str, Any]) -> RoleConfig:

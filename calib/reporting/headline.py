@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calib.decisions import CALIBRATED_BY_OTHERS, OWN_OPTIMUM, UNCALIBRATED
 from calib.fitting import SeriesFit
 from calib.reporting.tables import ReportData
 from calib.schema import records
@@ -38,4 +39,22 @@ def _trust(data: ReportData, backend: str, series: list[SeriesFit]) -> str:
                 f" {scheme} the predicted efficiency is off by {r['mean_abs_error_pp']:.1f} pp on average,"
                 f" {r['max_abs_error_pp']:.1f} pp at worst ({r['predicted']} of {r['points']} points)."
             )
-    return text
+    return text + _choice(data, backend)
+
+
+def _choice(data: ReportData, backend: str) -> str:
+    """Whether the prediction now picks the right configuration, and what the uncalibrated pick cost."""
+    rows = data.tables["decisions"].rows if "decisions" in data.tables else ()
+    own = [r for r in rows if r["backend"] == backend and r["at"] == OWN_OPTIMUM]
+    after = [r for r in own if r["approach"] == CALIBRATED_BY_OTHERS]
+    before = [r["regret_pct"] for r in own if r["approach"] == UNCALIBRATED]
+    if not after:
+        return ""
+    right = sum(r["regret_pct"] == 0 for r in after)
+    text = f" Calibrated on other models it picks the best configuration for {right} of {len(after)} models"
+    if before:
+        text += (
+            f"; the uncalibrated model for {sum(r == 0 for r in before)} of {len(before)}, losing up to "
+            f"{max(before):.0f} % of the throughput"
+        )
+    return text + "."

@@ -34,6 +34,33 @@ def sensitivity_tables(rows: tuple[Mapping[str, Any], ...]) -> list[Table]:
     ]
 
 
+def physics_tables(rows: tuple[Mapping[str, Any], ...]) -> list[Table]:
+    """Left-out error under each view of the physics, for one way to fit that was fixed beforehand."""
+    if not rows:
+        return []
+    return [
+        Table(
+            name="physics",
+            title="How far better physics gets",
+            note=(
+                "Mean absolute error of the efficiency [%] at matched concurrency, by the partially pooled form with"
+                " a concurrency term, which was fixed beforehand. Nothing was chosen by looking at the left-out "
+                "points."
+            ),
+            columns=(
+                Column("choice", "physics"),
+                Column("backend", "backend"),
+                Column("points", "points", "int"),
+                Column("in_sample", "in sample [%]", "points"),
+                Column("configuration", "one (model, tp, pp) left out [%]", "points"),
+                Column("model", "one model left out [%]", "points"),
+                Column("worst", "worst point, its model left out"),
+            ),
+            rows=rows,
+        )
+    ]
+
+
 def roofline_tables(campaign: Campaign) -> list[Table]:
     """The balance factors of the campaign's source against those of the roofline, for the configurations of the fit."""
     if campaign.breakdowns is None or campaign.config.balance is None:
@@ -60,7 +87,8 @@ def roofline_tables(campaign: Campaign) -> list[Table]:
             title="Balance factors by the roofline",
             note=(
                 f"A check of the source by peak figures alone, at the highest concurrency. A difference above {TELLING:g} is "
-                "explained by what sets the balance: the times of the layers and of the head, and the op that differs most."
+                "explained by what sets the balance: the times of the layers and of the head, and the op that "
+                "differs most."
             ),
             columns=(
                 *CONFIGURATION,

@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from calib.coefficients import Estimate
 from calib.errors import printable
 from calib.fitting import FitResult, SeriesFit
 
@@ -51,7 +52,7 @@ def plot_efficiency(fit: FitResult, backend: str) -> Figure:
     """Efficiency [1] against pp [stages] for every model of a backend: measured, fitted, and what balance alone explains."""
     series = [s for s in fit.series if s.key["backend"] == backend]
     levels = [1, *sorted({int(p) for s in series for p in s.points["pp"]})]
-    seen = sorted({f.concurrency for s in series for f in s.by_concurrency})
+    seen = sorted({int(c) for s in series for c in s.points["concurrency"].dropna()})
     colors = dict(zip(seen, mpl.colormaps["viridis"](np.linspace(0.0, 0.88, len(seen))), strict=True))
     top = max(1.05, *(1.05 * float(s.points["efficiency"].max()) for s in series))
     columns = min(2, len(series))
@@ -60,7 +61,7 @@ def plot_efficiency(fit: FitResult, backend: str) -> Figure:
         figure = Figure(figsize=(9.6 if columns > 1 else 7.0, 3.3 * lines + 0.5), layout="constrained")
         flat = [figure.add_subplot(lines, columns, i + 1) for i in range(len(series))]
         for i, (ax, s) in enumerate(zip(flat, series, strict=True)):
-            _panel(ax, s, fit, colors)
+            _panel(ax, s, colors)
             ax.set_xscale("log", base=2)
             ax.set_xticks(levels, [str(p) for p in levels])
             ax.minorticks_off()
@@ -101,32 +102,57 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     return stream.getvalue()
 
 
-def _panel(ax: Axes, s: SeriesFit, fit: FitResult, colors: dict[int, Any]) -> None:
-    e = s.estimate
-    about = "" if e.stderr is None else f" ± {e.stderr[0]:.3f}"
+def _panel(ax: Axes, s: SeriesFit, colors: dict[int, Any]) -> None:
     ax.set_title(
-        f"{printable(str(s.key['model']))}\n{s.verdict}: s = {e.values[0]:.3f}{about}", fontsize=9, parse_math=False
+        f"{printable(str(s.key['model']))}\n{s.verdict}: {parameter_text(s.estimate)}", fontsize=9, parse_math=False
     )
-    if s.by_concurrency:
-        for f in s.by_concurrency:
-            here = s.points[s.points["concurrency"] == f.concurrency].sort_values("pp")
-            _fitted(ax, s, fit, here, lw=0.8)
-            _measured(ax, here, colors[f.concurrency], f"measured, C={f.concurrency}", line=True)
+    if s.points.duplicated("pp").any():
+        for c, part in s.points.groupby("concurrency", sort=True):
+            here = part.sort_values("pp")
+            fitted = next((f.curve for f in s.by_concurrency if f.concurrency == c), None)
+            values = s.estimate.values if fitted is None else fitted.values
+            _fitted(ax, s, here, values, lw=0.8)
+            _measured(ax, here, colors[int(str(c))], f"measured, C={c}", line=True)
         return
     points = s.points.sort_values("pp")
-    pp, balance = _from_one(points, "pp"), _from_one(points, "balance_factor")
-    ax.plot(pp, balance, ls=":", color=BALANCE, label="balance factor alone")
-    if e.interval95:
-        bounds = (fit.form.residual(pp, [b]) for b in (e.interval95[0].high, e.interval95[0].low))
-        low, high = (balance * np.maximum(b, 0) for b in bounds)
-        ax.fill_between(pp, low, high, color=FITTED, alpha=0.12, lw=0, label="95 % interval of s")
-    _fitted(ax, s, fit, points, lw=1.5)
+    pp, explained = _from_one(points, "pp"), _from_one(points, "explained")
+    ax.plot(pp, explained, ls=":", color=BALANCE, label="without scheduling cost")
+    low, high = _band(s, points)
+    ax.fill_between(
+        pp, explained * low, explained * high, color=FITTED, alpha=0.12, lw=0, label="95 % interval of the fit"
+    )
+    _fitted(ax, s, points, s.estimate.values, lw=1.5)
     _measured(ax, points, MEASURED, "measured (error bar: 1 sigma)", line=False)
 
 
-def _fitted(ax: Axes, s: SeriesFit, fit: FitResult, points: pd.DataFrame, lw: float) -> None:
+def parameter_text(e: Estimate) -> str:
+    """The parameters with their standard errors [1], as a title or a cell has them."""
+    parts = []
+    for i, (name, value) in enumerate(zip(e.parameters, e.values, strict=True)):
+        error = e.stderr[i] if e.stderr else None
+        digits = 3 if error is None or error <= 0 else min(6, max(3, 1 - math.floor(math.log10(error))))
+        parts.append(f"{name} = {value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
+    return ", ".join(parts)
+
+
+def _band(s: SeriesFit, points: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The 95 % interval of the fitted residual [1]; the curve itself where there is none."""
+    pp, load, e = _from_one(points, "pp"), _load(s, points), s.estimate
+    curve = s.form.residual(pp, e.values, load)
+    if e.covariance is None or e.t_quantile is None:
+        return curve, curve
+    slope = s.form.jacobian(pp, e.values, load)
+    half = e.t_quantile * np.sqrt(np.einsum("ij,jk,ik->i", slope, np.array(e.covariance), slope))
+    return np.maximum(curve - half, 0.0), curve + half
+
+
+def _load(s: SeriesFit, points: pd.DataFrame) -> NDArray[np.float64] | None:
+    return _from_one(points, "concurrency") if s.form.needs_concurrency else None
+
+
+def _fitted(ax: Axes, s: SeriesFit, points: pd.DataFrame, values: Any, lw: float) -> None:
     pp = _from_one(points, "pp")
-    curve = _from_one(points, "balance_factor") * fit.form.residual(pp, s.estimate.values)
+    curve = _from_one(points, "explained") * s.form.residual(pp, values, _load(s, points))
     refused = s.verdict == "REFUSED"
     ax.plot(
         pp,

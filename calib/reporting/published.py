@@ -10,10 +10,10 @@ from calib.efficiency import Decomposition
 from calib.fitting import FitResult
 from calib.reporting.table import Column, Table
 from calib.schema import records
-from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, Accuracy
+from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, UNWEIGHTED, Accuracy
 
 # The published table's own words for each approach, shortened to what tells them apart.
-_APPROACHES = (("flat", FLAT), ("s_per_model", PER_MODEL), ("s_mean", PER_BACKEND))
+_APPROACHES = (("flat", FLAT), ("s_per_model", UNWEIGHTED), ("s_mean", PER_BACKEND))
 
 
 def published_tables(
@@ -93,7 +93,7 @@ def _accuracy(published: tuple[Mapping[str, str], ...], own: Accuracy, note: str
         mine = next((name for word, name in _APPROACHES if word in p["approach"]), None)
         chosen = summary[
             (summary["backend"] == p["backend"])
-            & (summary["approach"] == (mine or PER_MODEL))
+            & (summary["approach"] == (mine or UNWEIGHTED))
             & (summary["scheme"] == IN_SAMPLE)
         ]
         rows += [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,20 @@ from calib.campaign import Campaign, Finding
 from calib.coefficients import CoefficientSet
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
-from calib.reporting.model_tables import roofline_tables, sensitivity_tables
+from calib.reporting.fit_tables import (
+    contest_tables,
+    decision_tables,
+    deviation_tables,
+    log_share_tables,
+    throughput_tables,
+)
+from calib.reporting.model_tables import physics_tables, roofline_tables, sensitivity_tables
+from calib.reporting.plots import parameter_text
 from calib.reporting.published import published_tables
 from calib.reporting.table import CONFIGURATION, Column, Table, number
+from calib.residual import LOG2
 from calib.schema import natural, records
-from calib.validation import IN_SAMPLE, PER_MODEL, Accuracy
+from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class ReportData:
     accuracy: Accuracy
     findings: tuple[Finding, ...]
     sensitivity: tuple[Mapping[str, Any], ...] = ()
+    physics: tuple[Mapping[str, Any], ...] = ()
 
     @functools.cached_property
     def tables(self) -> dict[str, Table]:
@@ -46,10 +55,16 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         decomposition_table(data.decomposition),
         coefficient_table(data.fit),
         *concurrency_tables(data.fit),
-        accuracy_table(data.accuracy),
+        *deviation_tables(data.fit),
+        *log_share_tables(data.decomposition),
+        accuracy_table(data.accuracy, data.fit),
+        *contest_tables(data.coefficients.contest),
+        *decision_tables(data.decomposition),
+        *throughput_tables(data.decomposition, data.coefficients),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),
         *sensitivity_tables(data.sensitivity),
+        *physics_tables(data.physics),
         balance_table(data.coefficients),
         *roofline_tables(data.campaign),
         quality_table(data.findings),
@@ -138,7 +153,7 @@ def coefficient_table(fit: FitResult) -> Table:
     """``s`` per model and backend with its interval and verdict."""
     rows = [_coefficient_row(s, s.key["model"] or "") for s in fit.series]
     rows += [_coefficient_row(s, "(backend, any model)") for s in fit.pools]
-    rows += [_coefficient_row(s, "(flat c, without balance)") | {"verdict": "-"} for s in fit.flat]
+    rows += [_coefficient_row(s, "(flat c, without balance)") | {"verdict": "-", "reasons": ""} for s in fit.flat]
     return Table(
         name="coefficients",
         title=f"Coefficients of {fit.form.formula}",
@@ -151,7 +166,7 @@ def coefficient_table(fit: FitResult) -> Table:
             Column("backend", "backend"),
             Column("model", "model"),
             Column("verdict", "verdict", "verdict"),
-            Column("s", "s ± standard error [1]"),
+            Column("s", "estimate ± standard error [1]"),
             Column("interval", "95 % interval [1]"),
             Column("n", "points", "int"),
             Column("dof", "dof", "int"),
@@ -167,14 +182,14 @@ def coefficient_table(fit: FitResult) -> Table:
 def _coefficient_row(s: SeriesFit, label: str) -> dict[str, Any]:
     e = s.estimate
     value, error = e.values[0], e.stderr[0] if e.stderr else None
-    digits = 3 if error is None or error <= 0 else min(6, max(3, 1 - math.floor(math.log10(error))))
     interval = e.interval95[0] if e.interval95 else None
+    spans = [f"{x.low:.3f} to {x.high:.3f}" for x in e.interval95 or ()]
     return {
         "backend": s.key["backend"],
         "model": label,
         "verdict": s.verdict,
-        "s": f"{value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"),
-        "interval": "unknown" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}",
+        "s": parameter_text(e),
+        "interval": "; ".join(spans) or "unknown",
         "n": e.n,
         "dof": e.dof,
         "p_value": None if s.form_test is None else s.form_test.p_value,
@@ -196,6 +211,8 @@ def concurrency_tables(fit: FitResult) -> list[Table]:
             "concurrency": f.concurrency,
             "s": float(f.curve.values[0]),
             "p_value": f.p_value,
+            "verdict": f.verdict()[0],
+            "reasons": "; ".join(f.verdict()[1]),
         }
         for s in fit.series
         for f in s.by_concurrency
@@ -211,16 +228,19 @@ def concurrency_tables(fit: FitResult) -> list[Table]:
                 Column("backend", "backend"),
                 Column("model", "model"),
                 Column("concurrency", "C [requests]", "int"),
-                Column("s", "s [1]", "ratio"),
+                Column("s", f"{fit.form.parameters[0] if fit.form.parameters else 'residual'} [1]", "ratio"),
                 Column("p_value", "p of the form", "p"),
+                Column("verdict", "verdict", "verdict"),
+                Column("reasons", "why", "long"),
             ),
             rows=tuple(rows),
         )
     ]
 
 
-def accuracy_table(accuracy: Accuracy) -> Table:
+def accuracy_table(accuracy: Accuracy, fit: FitResult) -> Table:
     """Mean and worst error of each approach, in sample and left out."""
+    names = _approaches(fit)
     return Table(
         name="accuracy",
         title="How wrong the prediction is",
@@ -237,9 +257,25 @@ def accuracy_table(accuracy: Accuracy) -> Table:
             Column("worst_point", "worst at"),
             Column("coverage", "predicted points"),
         ),
-        rows=tuple(r | {"coverage": f"{r['predicted']} of {r['points']}"} for r in records(accuracy.summary)),
+        rows=tuple(
+            r | {"coverage": f"{r['predicted']} of {r['points']}", "approach": names.get(r["approach"], r["approach"])}
+            for r in records(accuracy.summary)
+        ),
         empty="Nothing could be predicted.",
     )
+
+
+def _approaches(fit: FitResult) -> dict[str, str]:
+    """The approaches in the words of the form and reference that were really fitted; the names speak of the published ones."""
+    if fit.form.name == LOG2.name and fit.decomposition.reference == "baseline":
+        return {}
+    explained = "balance" if fit.decomposition.reference == "baseline" else "K * balance * fill"
+    own = f"{explained} * ({fit.form.formula})"
+    names = {PER_MODEL: f"{own}, each model its own", PER_BACKEND: f"{own}, one for the backend"}
+    names[UNWEIGHTED] = f"{explained} * ({LOG2.formula}), each model its own, plain least squares"
+    if fit.form.name != LOG2.name and not fit.form.needs_concurrency:
+        names[FLAT] = f"{fit.form.formula}, no balance"
+    return names
 
 
 def predicted_table(accuracy: Accuracy) -> Table:

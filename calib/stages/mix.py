@@ -50,6 +50,28 @@ def step_shares(*, isl: int, osl: int, concurrency: int, pp: int, chunk_tokens: 
     return StepShares(decode=float(osl - mixed), mixed=float(mixed))
 
 
+def ideal_throughput(
+    breakdowns: Breakdowns, model: str, backend: str, *, tp: int, pp: int, isl: int, osl: int, concurrency: int
+) -> float | None:
+    """What an ideal pipe would deliver [tok/s], one replica; None where the file lacks a decode or a mixed step.
+
+    Every one of the requests in flight gets a token each time a step's whole work is done, since an ideal pipe works on pp
+    microbatches of ``ceil(C/pp)`` at once and is never starved::
+
+        X = max(C, pp) * osl / sum_k n_k * step_total_k        n_k as above
+
+    What a pipe that C < pp requests cannot fill loses is the fill factor's part. At pp = 1 this is the closed loop itself.
+    """
+    where = {"tp": tp, "pp": pp, "isl": isl, "osl": osl, "concurrency": concurrency}
+    decode = breakdowns.find(model, backend, kind="decode", **where)
+    mixed = breakdowns.find(model, backend, kind="mixed", **where)
+    if decode is None or mixed is None:
+        return None
+    shares = step_shares(isl=isl, osl=osl, concurrency=concurrency, pp=pp)
+    total_ms = shares.decode * sum(decode.ops_ms.values()) + shares.mixed * sum(mixed.ops_ms.values())
+    return 1000.0 * max(concurrency, pp) * osl / total_ms
+
+
 def steady_state(step: Step, partition: str, concurrency: int | None = None) -> PipelineSteadyState:
     """The pipe of one step."""
     layout = PipelineLayout.from_ops(step.ops_ms, step.num_layers, step.pp, partition)

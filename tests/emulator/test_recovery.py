@@ -19,6 +19,7 @@ from calib.curve import fit_curve
 from calib.emulator.law import Log2
 from calib.emulator.physics import EmulatedModel, EngineSpec, StageTimes, steady_state
 from calib.emulator.recursion import steps_per_ms
+from calib.gls import Errors, fit_gls
 from calib.residual import LOG2
 
 Array = NDArray[np.float64]
@@ -64,18 +65,27 @@ def draw(n: int, seed: int, *, noisy: bool = True) -> Campaigns:
 
 
 def fit_all(campaigns: Campaigns) -> tuple[Array, Array, int]:
-    """s and its standard error of every campaign (n,), and the degrees of freedom: calib's own fit, one after the other.
+    """s and its standard error of every campaign (n,), and the degrees of freedom: calib's own fit of all of them at once.
 
-    The one place to change where a fit of all campaigns at once exists.
+    Scaled by the scatter seen, as `calib.curve` does; `test_a_campaign_by_itself_is_fitted_alike` holds the two together.
     """
-    s, stderr, dof = np.empty_like(campaigns.s), np.empty_like(campaigns.s), 0
-    for i, (noise, residual) in enumerate(zip(campaigns.noise, campaigns.residual, strict=True)):
-        points = pd.DataFrame(
-            {"pp": LEVELS, "residual": residual, "rel_error": noise, "baseline_rel_error": noise, "baseline_id": "base"}
-        )
-        curve = fit_curve(LOG2, points)
-        s[i], stderr[i], dof = curve.values[0], np.sqrt(curve.covariance[0, 0]), curve.dof
-    return s, stderr, dof
+    own = np.broadcast_to(campaigns.noise[:, None], campaigns.residual.shape)
+    found = fit_gls(
+        LOG2, np.array(LEVELS, dtype=float), campaigns.residual, Errors(own, own, np.zeros(3, dtype=np.intp))
+    )
+    dof = len(LEVELS) - 1
+    return found.values[:, 0], np.sqrt(found.covariance[:, 0, 0] * found.chi_square / dof), dof
+
+
+def points(campaigns: Campaigns, i: int) -> pd.DataFrame:
+    """One campaign as calib tabulates it."""
+    noise = campaigns.noise[i]
+    return pd.DataFrame(
+        {
+            "pp": LEVELS, "residual": campaigns.residual[i], "rel_error": noise, "baseline_rel_error": noise,
+            "baseline_id": "base",
+        }
+    )  # fmt: skip
 
 
 def check(campaigns: Campaigns, low: float, high: float) -> dict[str, float]:
@@ -101,6 +111,16 @@ def test_s_is_unbiased_and_its_interval_covers_over_some_campaigns():
     n = 240
     low, high = stats.binom.interval(0.999, n, 0.95)
     check(draw(n, seed=7), low / n, high / n)
+
+
+def test_a_campaign_by_itself_is_fitted_alike():
+    campaigns = draw(20, seed=11)
+    s, stderr, dof = fit_all(campaigns)
+    for i in range(20):
+        curve = fit_curve(LOG2, points(campaigns, i))
+        assert (curve.values[0], np.sqrt(curve.covariance[0, 0])) == pytest.approx((s[i], stderr[i]), rel=1e-9)
+        assert curve.dof == dof
+        assert curve.quantile == pytest.approx(stats.t.ppf(0.975, dof))
 
 
 def test_a_truth_that_is_not_the_one_fitted_is_noticed():

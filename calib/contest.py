@@ -1,0 +1,333 @@
+"""The contest of forms: every form, pooled in three ways, by how it predicts points it has not seen.
+
+A way to fit is a form, a scope (each ``model`` its own; ``partial``: partially pooled over the models of a backend; ``backend``:
+one curve for all) and a balance (as computed, or 1). It is judged on points that were left out: one pp level, one (model, tp,
+pp), one model; a backend left out is reported and never judged, since nothing falls back across backends. Where the way
+itself is chosen by left-out error, the honest error is that of the nested scheme: chosen on the other models, judged on the
+one left out. Chi-square + 2k stands beside it; the AICc is undefined at three points and R^2 says nothing through a fixed
+point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calib.coefficients import BalanceKind, ContestRow
+from calib.efficiency import Decomposition
+from calib.gls import Array, Errors, Solution, fit_gls
+from calib.pooling import pool
+from calib.residual import FORMS, FREE, LOG2, ResidualForm, free_form
+
+Scope = Literal["model", "partial", "backend"]
+SCOPES: tuple[Scope, ...] = ("model", "partial", "backend")
+IN_SAMPLE, ONE_PP, ONE_CONFIGURATION, ONE_MODEL, ONE_BACKEND = (
+    "in-sample", "leave-one-pp-out", "leave-one-(model, tp, pp)-out", "leave-one-model-out", "leave-one-backend-out",
+)  # fmt: skip
+NESTED = "leave-one-model-out, nested"
+JUDGED = (ONE_PP, ONE_CONFIGURATION, ONE_MODEL)
+FIXED = ("log2", "model")  # the published way, which no contest chose
+BACKEND_KEY = ("system", "backend", "backend_version")
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The points of one backend as arrays of shape (n,); ``model`` and ``backend`` are codes."""
+
+    pp: Array
+    tp: Array
+    concurrency: Array
+    eta: Array
+    explained: Array
+    own: Array
+    shared: Array
+    blocks: NDArray[np.intp]
+    model: NDArray[np.intp]
+    backend: NDArray[np.intp]
+    label: tuple[str, ...]
+    index: NDArray[np.intp]  # position in the whole, by which fits are remembered
+    fits: dict[tuple[object, ...], Solution] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Data:
+        """The points of a decomposition's table, in its order."""
+
+        def real(name: str) -> Array:
+            return table[name].to_numpy(dtype=np.float64, na_value=np.nan)
+
+        at = [
+            f"{m} TP{t}/PP{p}" + ("" if pd.isna(c) else f" C={c}")
+            for m, t, p, c in zip(table["model"], table["tp"], table["pp"], table["concurrency"], strict=True)
+        ]
+        return cls(
+            real("pp"), real("tp"), real("concurrency"), real("efficiency"), real("explained"), real("rel_error"),
+            real("baseline_rel_error"), pd.factorize(table["baseline_id"])[0],
+            pd.factorize(pd.MultiIndex.from_frame(table[["backend", "model"]]))[0],
+            pd.factorize(table["backend"])[0], tuple(at), np.arange(len(table)),
+        )  # fmt: skip
+
+    def without_balance(self, balance: Array) -> Data:
+        """The same points with balance set to 1: what the residual then has to explain."""
+        return replace(self, explained=self.explained / balance, fits={})
+
+    def where(self, mask: Mask) -> Data:
+        """The points of a mask."""
+        cut = {name: getattr(self, name)[mask] for name in self.__dataclass_fields__ if name not in ("label", "fits")}
+        return Data(**cut, label=tuple(x for x, keep in zip(self.label, mask, strict=True) if keep), fits=self.fits)
+
+    def load(self, form: ResidualForm) -> Array | None:
+        """The concurrency, where the form needs it."""
+        return self.concurrency if form.needs_concurrency else None
+
+    def fit(self, form: ResidualForm) -> Solution:
+        """Generalised least squares of the residual; the same points are fitted once, whatever was left out beside them."""
+        key = (form.name, form.parameters, self.index.tobytes())
+        if key not in self.fits:
+            errors = Errors(self.own, self.shared, self.blocks)
+            self.fits[key] = fit_gls(form, self.pp, self.eta / self.explained, errors, self.load(form))
+        return self.fits[key]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to fit."""
+
+    form: str
+    scope: Scope
+    balance: BalanceKind
+
+    def predict(self, train: Data, test: Data) -> Array:
+        """Efficiencies [1] of ``test`` from a fit to ``train``; NaN where it says nothing of a point."""
+        form = FORMS[self.form]
+        if self.scope == "backend":
+            return _evaluate(form, train, test)
+        predicted = np.full(len(test.pp), np.nan)
+        curves = _Curves.of(form, train)
+        for m in np.unique(test.model):
+            here = test.model == m
+            part = test.where(here)
+            own = curves.own.get(int(m))
+            if self.scope == "partial":
+                predicted[here] = curves.partial(int(m), part)
+            elif own is not None:
+                predicted[here] = part.explained * own[0].residual(part.pp, own[1].values, part.load(form))
+        return predicted
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """The curve of every model of ``train`` that has the points for one."""
+
+    form: ResidualForm
+    own: dict[int, tuple[ResidualForm, Solution]]
+    scale: float
+
+    @classmethod
+    def of(cls, form: ResidualForm, train: Data) -> _Curves:
+        own: dict[int, tuple[ResidualForm, Solution]] = {}
+        chi_square = dof = 0.0
+        for m in np.unique(train.model):
+            part = train.where(train.model == m)
+            shaped = _shaped(form, part)
+            if shaped is None:
+                continue
+            own[int(m)] = (shaped, part.fit(shaped))
+            if (left := len(part.pp) - len(shaped.parameters)) > 0:
+                chi_square, dof = chi_square + float(own[int(m)][1].chi_square), dof + left
+        return cls(form, own, chi_square / dof if dof else 1.0)
+
+    def partial(self, model: int, test: Data) -> Array:
+        """Predicted from the models of the pool, and from the model's own curve as far as it is better known."""
+        shapes: dict[tuple[str, ...], int] = {}
+        for shaped, _ in self.own.values():
+            shapes[shaped.parameters] = shapes.get(shaped.parameters, 0) + 1
+        if not shapes:
+            return np.full(len(test.pp), np.nan)
+        # The shape most models have; `free` has as many parameters as pp levels were measured.
+        common = max(shapes, key=lambda names: (shapes[names], len(names), names))
+        members = {m: (f, s) for m, (f, s) in self.own.items() if f.parameters == common}
+        form = next(iter(members.values()))[0]
+        if len(members) < 2:
+            own = self.own.get(model)
+            if own is None:
+                return np.full(len(test.pp), np.nan)
+            return test.explained * own[0].residual(test.pp, own[1].values, test.load(own[0]))
+        values = np.array([s.values for _, s in members.values()])
+        covariances = self.scale * np.array([s.covariance for _, s in members.values()])
+        pooled = pool(values, covariances)
+        b = pooled.new()[0]
+        if model in members:
+            solution = members[model][1]
+            b = pooled.shrunk(solution.values, self.scale * solution.covariance)[0]
+        return test.explained * form.residual(test.pp, b, test.load(form))
+
+
+def _shaped(form: ResidualForm, part: Data) -> ResidualForm | None:
+    """The form for these points, or None where they do not define it."""
+    if form.name == FREE.name:
+        return free_form([int(p) for p in np.unique(part.pp)])
+    if form.needs_concurrency and len(np.unique(part.concurrency)) < 3:
+        return None
+    return form if len(part.pp) >= len(form.parameters) else None
+
+
+def _evaluate(form: ResidualForm, train: Data, test: Data) -> Array:
+    shaped = _shaped(form, train) if len(train.pp) else None
+    if shaped is None:
+        return np.full(len(test.pp), np.nan)
+    return test.explained * shaped.residual(test.pp, train.fit(shaped).values, test.load(shaped))
+
+
+def leave_out(data: Data, scheme: str) -> Iterator[Mask]:
+    """The masks of what is left out, one after another; the whole is nothing left out."""
+    if scheme == IN_SAMPLE:
+        yield np.zeros(len(data.pp), dtype=np.bool_)
+    groups: dict[str, Sequence[Array | NDArray[np.intp]]] = {
+        ONE_PP: (data.pp,), ONE_CONFIGURATION: (data.model, data.tp, data.pp), ONE_MODEL: (data.model,),
+        ONE_BACKEND: (data.backend,),
+    }  # fmt: skip
+    if scheme in groups:
+        codes = np.unique(np.stack(groups[scheme], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        for code in range(int(codes.max()) + 1):
+            yield codes == code
+
+
+def left_out(way: Callable[[Data, Data], Array], data: Data, scheme: str) -> Array:
+    """Predictions (n,) of every point from the points that do not share its left-out group."""
+    predicted = np.full(len(data.pp), np.nan)
+    for out in leave_out(data, scheme):
+        if scheme == IN_SAMPLE:
+            return way(data, data)
+        if not out.all():
+            predicted[out] = way(data.where(~out), data.where(out))
+    return predicted
+
+
+def ways(balance: BalanceKind, *, concurrency: bool) -> tuple[Way, ...]:
+    """Every way there is, with the balance as computed and with 1; forms with a concurrency term only where there are some."""
+    forms = [f for f in FORMS.values() if concurrency or not f.needs_concurrency]
+    balances: tuple[BalanceKind, ...] = (balance,) if balance == "none" else (balance, "none")
+    return tuple(Way(f.name, scope, b) for f in forms for scope in SCOPES for b in balances)
+
+
+def contest(decomposition: Decomposition) -> tuple[ContestRow, ...]:
+    """Every way to fit, backend by backend, with its error in sample and left out; winners marked, losers kept."""
+    rows: list[ContestRow] = []
+    table = decomposition.table
+    for key, group in table.groupby(list(BACKEND_KEY), dropna=False, sort=False):
+        backend = str(key[1])
+        rows += _contest(backend, Data.of(group), group["balance_factor"].to_numpy(), decomposition.balance)
+    rows += _across_backends(table, decomposition.balance)
+    return tuple(rows)
+
+
+def _contest(backend: str, data: Data, balance: Array, kind: BalanceKind) -> list[ContestRow]:
+    several = not np.isnan(data.concurrency).any() and len(np.unique(data.concurrency)) >= 3
+    one = data.without_balance(balance)
+    found: dict[tuple[Way, str], Array] = {}
+    every = ways(kind, concurrency=several)
+    for way in every:
+        for scheme in (IN_SAMPLE, *JUDGED):
+            found[way, scheme] = left_out(way.predict, data if way.balance == kind else one, scheme)
+    rows = []
+    for scheme in (IN_SAMPLE, *JUDGED):
+        errors = {way: mape(predicted=found[way, scheme], measured=data.eta) for way in every}
+        known = {w: e for w, e in errors.items() if e is not None and not np.isnan(found[w, scheme]).any()}
+        # Ties, as those of equal forms on two models, go to the way that was listed first: the simpler one.
+        winner = min(known, key=lambda w: known[w]) if known and scheme in JUDGED else None
+        for way in every:
+            cost = _chi_square_2k(way, data if way.balance == kind else one) if scheme == IN_SAMPLE else None
+            rows.append(_row(backend, way, scheme, found[way, scheme], data, cost, won=way == winner))
+    nested = _nested(every, data, one, kind)
+    if nested is not None:
+        rows.append(_row(backend, None, NESTED, nested, data, None, won=False))
+    return rows
+
+
+def _nested(every: tuple[Way, ...], data: Data, one: Data, kind: BalanceKind) -> Array | None:
+    """Each model predicted by the way that predicts the other models best, when each of those is left out in turn."""
+    if len(np.unique(data.model)) < 3:
+        return None
+    predicted = np.full(len(data.pp), np.nan)
+    for out in leave_out(data, ONE_MODEL):
+        best: tuple[float, Way] | None = None
+        for way in every:
+            use = (data if way.balance == kind else one).where(~out)
+            inner = left_out(way.predict, use, ONE_MODEL)
+            error = mape(predicted=inner, measured=use.eta)
+            if error is not None and not np.isnan(inner).any() and (best is None or error < best[0]):
+                best = (error, way)
+        if best is not None:
+            use = data if best[1].balance == kind else one
+            predicted[out] = best[1].predict(use.where(~out), use.where(out))
+    return predicted
+
+
+def _across_backends(table: pd.DataFrame, kind: BalanceKind) -> list[ContestRow]:
+    """One backend from the others, for information."""
+    data, rows = Data.of(table), []
+    if len(np.unique(data.backend)) < 2:
+        return []
+    way = Way(LOG2.name, "backend", kind)
+    predicted = left_out(way.predict, data, ONE_BACKEND)
+    for backend, group in table.reset_index(drop=True).groupby("backend", sort=False):
+        mask = np.zeros(len(table), dtype=np.bool_)
+        mask[group.index] = True
+        rows.append(_row(str(backend), way, ONE_BACKEND, predicted[mask], data.where(mask), None, won=False))
+    return rows
+
+
+def _chi_square_2k(way: Way, data: Data) -> float | None:
+    """Chi-square + 2k of all curves of a way, in sample; None for partial pooling, whose k is no whole number."""
+    form = FORMS[way.form]
+    parts = [data] if way.scope == "backend" else [data.where(data.model == m) for m in np.unique(data.model)]
+    if way.scope == "partial":
+        return None
+    total = 0.0
+    for part in parts:
+        shaped = _shaped(form, part)
+        if shaped is None:
+            return None
+        total += float(part.fit(shaped).chi_square) + 2 * len(shaped.parameters)
+    return total
+
+
+def mape(*, predicted: Array, measured: Array) -> float | None:
+    """Mean absolute relative error [%] over the predicted points; None without one."""
+    known = ~np.isnan(predicted)
+    return float(100 * np.mean(np.abs(predicted[known] / measured[known] - 1))) if known.any() else None
+
+
+def _row(
+    backend: str, way: Way | None, scheme: str, predicted: Array, data: Data, cost: float | None, *, won: bool
+) -> ContestRow:
+    known = np.flatnonzero(~np.isnan(predicted))
+    relative = np.abs(predicted[known] / data.eta[known] - 1)
+    points = 100 * np.abs(predicted[known] - data.eta[known])
+    worst = int(known[int(np.argmax(relative))]) if len(known) else -1
+    where = ""
+    if len(known):
+        where = f"{data.label[worst]}: {100 * (predicted[worst] / data.eta[worst] - 1):+.1f} %"
+    return ContestRow(
+        backend=backend,
+        form="selected" if way is None else way.form,
+        scope="nested" if way is None else way.scope,
+        balance="decode" if way is None else way.balance,
+        scheme=scheme,
+        points=len(predicted),
+        predicted=len(known),
+        mape_pct=float(100 * relative.mean()) if len(known) else None,
+        mean_abs_error_pp=float(points.mean()) if len(known) else None,
+        max_abs_error_pp=float(points.max()) if len(known) else None,
+        worst_point=where,
+        chi_square_2k=None if cost is None or not math.isfinite(cost) else cost,
+        winner=won,
+    )
