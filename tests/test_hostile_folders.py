@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from calib import load_campaign
 from calib.errors import CampaignError
 
-SOURCE = Path(__file__).parent / "data" / "qwen3-8b-aiperf"
+SOURCE = Path(__file__).parent / "data" / "emulated-aiperf"
 
 
 @pytest.fixture
@@ -26,13 +27,13 @@ def rejected(folder):
 
 
 def test_a_run_copied_into_another_topologys_folder_is_used_nowhere(folder):
-    shutil.rmtree(folder / "qwen3-8b-tp8pp1" / "c4")
-    shutil.copytree(folder / "qwen3-8b-tp4pp2" / "c4", folder / "qwen3-8b-tp8pp1" / "c4")
+    shutil.rmtree(folder / "tp8pp1" / "c4")
+    shutil.copytree(folder / "tp4pp2" / "c4", folder / "tp8pp1" / "c4")
     found = {f.subject for f in load_campaign(folder).set_aside() if f.rule == "same_content"}
-    assert found == {"Qwen/Qwen3-8B vllm TP8/PP1 C=4", "Qwen/Qwen3-8B vllm TP4/PP2 C=4"}
+    assert found == {"emulated-36l vllm TP8/PP1 C=4", "emulated-36l vllm TP4/PP2 C=4"}
 
 
-@pytest.mark.parametrize("other", ["qwen3-8b-tp4pp2/c2", "qwen3-8b-tp4pp2"])
+@pytest.mark.parametrize("other", ["tp4pp2/c8", "tp4pp2"])
 def test_two_entries_for_one_result_are_an_error(folder, other):
     with (folder / "campaign.toml").open("a") as stream:
         stream.write(f'\n[[runs]]\nfolder = "{other}"\ntp = 2\npp = 4\n')
@@ -42,7 +43,7 @@ def test_two_entries_for_one_result_are_an_error(folder, other):
 
 def test_results_under_a_prefix_in_a_folder_nobody_covers_are_said(folder):
     (folder / "stray").mkdir()
-    summary = folder / "qwen3-8b-tp4pp2" / "c2" / "profile_export_aiperf.json"
+    summary = folder / "tp4pp2" / "c8" / "profile_export_aiperf.json"
     shutil.copy(summary, folder / "stray" / "my_run.json")
     assert ("not_covered", "stray") in rejected(folder)
 
@@ -62,13 +63,13 @@ def test_a_result_of_another_tool_is_read_whatever_its_name(shared, tmp_path, na
 
     source = next((shared / "samples/other/vllm_bench_serve_inferencex_fork").glob("*.json"))
     (tmp_path / name).write_bytes(source.read_bytes())
-    shutil.copytree(SOURCE / "qwen3-8b-tp4pp2" / "c2", tmp_path / "aiperf")
+    shutil.copytree(SOURCE / "tp4pp2" / "c8", tmp_path / "aiperf")
     assert name in {r.source_file for r in read_path(tmp_path, root=tmp_path)}
 
 
 @pytest.mark.parametrize("name", ["profile_export.jsonl", "server_metrics_export.json"])
 def test_a_packed_file_beside_a_summary_is_said(folder, name):
-    path = folder / "qwen3-8b-tp4pp2" / "c2" / name
+    path = folder / "tp4pp2" / "c8" / name
     (path.parent / f"{name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
     found = [f.reason for f in load_campaign(folder).set_aside() if f.source_file.endswith(f"{name}.gz")]
@@ -77,7 +78,7 @@ def test_a_packed_file_beside_a_summary_is_said(folder, name):
 
 @pytest.mark.parametrize("kind", ["pipe", "zero", "deep"])
 def test_a_ready_marker_that_is_no_file_does_not_hang(folder, kind):
-    path = folder / "qwen3-8b-tp4pp2" / "c2" / ".aiperf_results_ready.json"
+    path = folder / "tp4pp2" / "c8" / ".aiperf_results_ready.json"
     path.unlink()
     if kind == "pipe":
         os.mkfifo(path)
@@ -85,29 +86,29 @@ def test_a_ready_marker_that_is_no_file_does_not_hang(folder, kind):
         path.symlink_to("/dev/zero")
     else:
         path.write_text("[" * 100_000)
-    assert len(load_campaign(folder).runs) == 12
+    assert len(load_campaign(folder).runs) == 16
 
 
 def test_a_deep_line_of_requests_sets_its_run_aside(folder):
-    path = folder / "qwen3-8b-tp4pp2" / "c2" / "profile_export.jsonl"
+    path = folder / "tp4pp2" / "c8" / "profile_export.jsonl"
     lines = path.read_text().splitlines()
     lines[3] = '{"a":' + "[" * 100_000
     path.write_text("\n".join(lines) + "\n")
     campaign = load_campaign(folder)
-    assert len(campaign.runs) == 11
+    assert len(campaign.runs) == 15
     assert len(campaign.set_aside()) == 1
 
 
 @pytest.mark.parametrize(("data", "rule"), [(b"", "unreadable"), (b"\x00" * 100, "not_ready")])
 def test_a_file_of_requests_without_requests_is_said(folder, data, rule):
-    path = folder / "qwen3-8b-tp4pp2" / "c2" / "profile_export.jsonl"
+    path = folder / "tp4pp2" / "c8" / "profile_export.jsonl"
     path.write_bytes(data)
     findings = load_campaign(folder).findings
-    assert any(f.rule == rule and "tp4pp2/c2" in f.source_file for f in findings)
+    assert any(f.rule == rule and "tp4pp2/c8" in f.source_file for f in findings)
 
 
 def test_a_folder_name_that_is_not_utf_8_is_said(folder, cli):
-    os.rename(os.fsencode(folder / "qwen3-8b-tp4pp2" / "c2"), os.fsencode(folder / "qwen3-8b-tp4pp2") + b"/c\xff2")
+    os.rename(os.fsencode(folder / "tp4pp2" / "c8"), os.fsencode(folder / "tp4pp2") + b"/c\xff2")
     done = cli("ingest", folder, "--json")
     assert done.code == 0
     assert "has a name that is not UTF-8" in done.out
@@ -116,7 +117,7 @@ def test_a_folder_name_that_is_not_utf_8_is_said(folder, cli):
 @pytest.mark.parametrize(("flags", "words"), [("{ pp = 4 }", "engine.pp"), ("{ '' = 1 }", "engine.")])
 def test_engine_flags_that_are_none(folder, flags, words):
     text = (folder / "campaign.toml").read_text()
-    (folder / "campaign.toml").write_text(text.replace("[[runs]]", f"[[runs]]\nengine = {flags}", 1))
+    (folder / "campaign.toml").write_text(re.sub(r"(?m)^engine = .*", f"engine = {flags}", text))
     with pytest.raises(CampaignError, match=words):
         load_campaign(folder)
 
