@@ -62,7 +62,8 @@ def full(**changes) -> CoefficientSet:
         calib_version="0.1.0", reference="model", quantity="output_tokens_per_s", matching="matched", form="log2", formula="f",
         fill_rule="linear", error_floor=0.02, balance_source=BalanceSource(
             name="n", version="v", system="h200_sxm", note="x", step="mixed", partition="vllm"),
-        balance_factors=(factor,), coefficients=(coefficient,), pooling="partial", contest=(row,), fallback=("model", "backend", "refuse"),
+        balance_factors=(factor,), coefficients=(coefficient,), pooling="partial", contest=(row,),
+        fallback=("model", "backend", "refuse"),
         inputs=(InputFile(campaign="c", path="points.csv", sha256="0" * 64),), supersedes="f" * 64,
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes).sealed()
