@@ -307,9 +307,15 @@ class Predictor:
 
 
 def load_released(
-    registry: str | Path = SHIPPED, *, points: Points | None = None, reference: Reference | None = None
+    registry: str | Path = SHIPPED,
+    *,
+    points: Points | None = None,
+    reference: Reference | None = None,
+    **options: Any,
 ) -> Predictor:
     """The newest standing release of a registry that answers for every point; see `Predictor.load`.
+
+    ``options`` are those of `Predictor.factor`: what the caller opts in to is part of the question.
 
     A superseded file is never taken: what replaced it may know better than to answer.
 
@@ -327,7 +333,7 @@ def load_released(
             continue
         try:
             if points is not None:
-                predictor.factor(points)
+                predictor.factor(points, **options)
         except PointError as error:
             if "needs" not in error.problem:  # not a possible point, whatever the file
                 raise

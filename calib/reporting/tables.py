@@ -14,6 +14,7 @@ from calib.campaign import Campaign, Finding
 from calib.coefficients import CoefficientSet
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
+from calib.reporting.before_after_table import before_after_tables
 from calib.reporting.model_tables import roofline_tables, sensitivity_tables
 from calib.reporting.published import published_tables
 from calib.reporting.table import CONFIGURATION, Column, Table, number
@@ -49,6 +50,7 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         accuracy_table(data.accuracy),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),
+        *before_after_tables(data.campaign),
         *sensitivity_tables(data.sensitivity),
         balance_table(data.coefficients),
         *roofline_tables(data.campaign),
