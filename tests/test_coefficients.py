@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -94,8 +95,6 @@ def test_the_digest_is_that_of_the_content_and_not_of_time_or_author():
 def test_the_digest_is_pinned_so_that_other_implementations_can_check_theirs():
     content = msgspec.to_builtins(full())
     del content["digest"], content["created"]
-    import hashlib
-
     by_hand = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert "1e-300" in by_hand
     assert hashlib.sha256(by_hand.encode()).hexdigest() == full().digest
@@ -220,3 +219,42 @@ def test_the_shipped_schema_rejects_what_loading_rejects(change):
 )
 def test_versions_are_ordered_as_versions(first, last, version, covered):
     assert VersionRange(first=first, last=last).covers(version) is covered
+
+
+def test_ten_thousand_keys_are_told_apart_and_a_second_one_is_found():
+    (c,) = full().coefficients
+    many = tuple(msgspec.structs.replace(c, model=f"m{i}") for i in range(10_000))
+    assert len(full(coefficients=many).coefficients) == 10_000
+    with pytest.raises(ValueError, match="two coefficients have the key h200_sxm, vllm, m7"):
+        full(coefficients=(*many, many[7]))
+
+
+def of_version_0() -> bytes:
+    """A document of a made-up older version, in which the floor had another name."""
+    document = json.loads(full().to_json())
+    document["format_version"] = 0
+    document["floor"] = document.pop("error_floor")
+    content = {k: v for k, v in document.items() if k not in ("digest", "created")}
+    document["digest"] = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+    return json.dumps(document).encode()
+
+
+def upgrade_0(document):
+    floor = document.pop("floor")
+    return document | {"format_version": 1, "error_floor": floor}
+
+
+def test_an_older_version_is_upgraded_step_by_step_and_keeps_its_digest():
+    loaded = CoefficientSet.from_json(of_version_0(), upgrades={0: upgrade_0})
+    assert msgspec.structs.replace(loaded, digest="") == msgspec.structs.replace(full(), digest="")
+    assert loaded.digest == json.loads(of_version_0())["digest"]
+
+
+def test_an_older_version_is_checked_before_it_is_upgraded():
+    altered_0 = of_version_0().replace(b"0.02", b"0.03")
+    with pytest.raises(CoefficientFileError, match="the file was altered"):
+        CoefficientSet.from_json(altered_0, upgrades={0: upgrade_0})
+    with pytest.raises(CoefficientFileError, match=r"'format_version' = 0.*must be 1"):
+        CoefficientSet.from_json(of_version_0())
+    with pytest.raises(CoefficientFileError, match="unknown field `floor`"):
+        CoefficientSet.from_json(of_version_0(), upgrades={0: lambda d: d | {"format_version": 1}}, file="c.json")
