@@ -15,12 +15,14 @@ import calib
 from calib.campaign import Campaign, Finding, read_campaign
 from calib.coefficients import FILE_NAME, BalanceKind, CoefficientSet, Matching, Reference
 from calib.contest import contest
+from calib.drift import compare
 from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
 from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError
 from calib.fitting import FitResult, Pooling, fit
 from calib.integrations.baseline import qualify_baseline
 from calib.provenance import SHORT
 from calib.publish import coefficient_set
+from calib.registry import SHIPPED, Registry
 from calib.quality import screen
 from calib.reporting import ReportData, figure_files, render_html, render_json, render_markdown
 from calib.sensitivity import physics, sensitivity
@@ -78,8 +80,22 @@ class Result:
             sensitivity=tuple(sensitivity(self.campaign, form=self.fit.form.name)),
             physics=tuple(physics(self.campaign)),
             everywhere=at_every_concurrency(self.decomposition) if self.decomposition.matching == "peak" else None,
+            changes=_since_release(self.coefficients),
             model=self.fit if self.decomposition.reference == "model" else by_the_model(self.decomposition),
         )
+
+
+def _since_release(coefficients: CoefficientSet) -> str:
+    """Against the newest released set of the same campaign, reference and matching, in one sentence; empty without one."""
+    registry, campaigns = Registry.open(SHIPPED), {i.campaign for i in coefficients.inputs}
+    for entry in registry.current:
+        old = registry.load(entry)
+        same = (old.reference, old.matching) == (coefficients.reference, coefficients.matching)
+        if same and campaigns & {i.campaign for i in old.inputs}:
+            if old.digest == coefficients.digest:
+                return f"these are the released coefficients, {old.digest[:SHORT]}."
+            return f"{compare(old, coefficients).describe()}."
+    return ""
 
 
 @dataclass(frozen=True)

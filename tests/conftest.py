@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from calib.coefficients import CoefficientSet
+from calib.registry import SHIPPED, Registry
 from calib.workflow import find_campaign
 
 SHARED = Path(os.environ.get("CALIB_SHARED", Path(__file__).parents[2] / "shared"))
@@ -148,3 +150,20 @@ def campaign_points():
         )  # fmt: skip
 
     return make
+
+
+def _released(matching: str) -> CoefficientSet:
+    registry = Registry.open(SHIPPED)
+    return next(c for c in map(registry.load, registry.current) if c.matching == matching)
+
+
+@pytest.fixture(scope="session")
+def peak_set() -> CoefficientSet:
+    """The shipped release of H200/vLLM at the peak: form log2, one concurrency."""
+    return _released("peak")
+
+
+@pytest.fixture(scope="session")
+def matched_set() -> CoefficientSet:
+    """The shipped release of H200/vLLM at matched concurrency: a form with a concurrency term."""
+    return _released("matched")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from calib.coefficients import (
     BalanceSource,
     Coefficient,
     CoefficientSet,
+    ContestRow,
     Created,
+    Deviation,
     Domain,
     Estimate,
     FormTest,
@@ -41,19 +44,27 @@ def full(**changes) -> CoefficientSet:
     coefficient = Coefficient(
         system="h200_sxm", backend="vllm", backend_versions=VersionRange(first="0.19.1", last="0.20.0"), model="Qwen/Qwen3-8B",
         precision="fp8", estimate=estimate, domain=domain, positivity_limit_pp=10.079368399158985,
-        form_test=FormTest(name="chi-square", statistic=0.5, dof=2, p_value=0.77, level=0.01), verdict="FIT",
+        form_test=FormTest(name="chi-square", statistic=0.5, dof=2, p_value=0.77, level=0.01),
+        detectors=(FormTest(name="single point", statistic=1.5, dof=1, p_value=0.3, level=0.01),),
+        deviations=(Deviation(tp=2, pp=4, size=-0.07, stderr=0.03, p_value=0.02),), verdict="FIT",
         reasons=("because",), warnings=("näher",), models=("Qwen/Qwen3-8B",),
     )  # fmt: skip
     factor = BalanceFactor(
         system="h200_sxm", backend="vllm", model="Qwen/Qwen3-8B", tp=1, pp=8, isl=4000, osl=1000, concurrency=64, factor=0.7957,
-        status="assumed", fitted=True,
+        fill=0.9876, status="assumed", fitted=True,
+    )  # fmt: skip
+    row = ContestRow(
+        backend="vllm", form="log2", scope="partial", balance="mixed", scheme="leave-one-model-out", points=12, predicted=11,
+        mape_pct=7.5, mean_abs_error_pp=1.5, max_abs_error_pp=3.25, worst_point="Qwen/Qwen3-8B TP1/PP8: +9.9 %",
+        chi_square_2k=3.75, winner=True,
     )  # fmt: skip
     made = CoefficientSet(
         format="calib-coefficients", format_version=1, digest="", created=Created(at="2026-11-30T00:00:00Z", by="somebody"),
         calib_version="0.1.0", reference="model", quantity="output_tokens_per_s", matching="matched", form="log2", formula="f",
         fill_rule="linear", error_floor=0.02, balance_source=BalanceSource(
             name="n", version="v", system="h200_sxm", note="x", step="mixed", partition="vllm"),
-        balance_factors=(factor,), coefficients=(coefficient,), fallback=("model", "backend", "refuse"),
+        balance_factors=(factor,), coefficients=(coefficient,), pooling="partial", contest=(row,),
+        fallback=("model", "backend", "refuse"),
         inputs=(InputFile(campaign="c", path="points.csv", sha256="0" * 64),), supersedes="f" * 64,
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes).sealed()
@@ -84,8 +95,6 @@ def test_the_digest_is_that_of_the_content_and_not_of_time_or_author():
 def test_the_digest_is_pinned_so_that_other_implementations_can_check_theirs():
     content = msgspec.to_builtins(full())
     del content["digest"], content["created"]
-    import hashlib
-
     by_hand = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert "1e-300" in by_hand
     assert hashlib.sha256(by_hand.encode()).hexdigest() == full().digest
@@ -210,3 +219,42 @@ def test_the_shipped_schema_rejects_what_loading_rejects(change):
 )
 def test_versions_are_ordered_as_versions(first, last, version, covered):
     assert VersionRange(first=first, last=last).covers(version) is covered
+
+
+def test_ten_thousand_keys_are_told_apart_and_a_second_one_is_found():
+    (c,) = full().coefficients
+    many = tuple(msgspec.structs.replace(c, model=f"m{i}") for i in range(10_000))
+    assert len(full(coefficients=many).coefficients) == 10_000
+    with pytest.raises(ValueError, match="two coefficients have the key h200_sxm, vllm, m7"):
+        full(coefficients=(*many, many[7]))
+
+
+def of_version_0() -> bytes:
+    """A document of a made-up older version, in which the floor had another name."""
+    document = json.loads(full().to_json())
+    document["format_version"] = 0
+    document["floor"] = document.pop("error_floor")
+    content = {k: v for k, v in document.items() if k not in ("digest", "created")}
+    document["digest"] = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
+    return json.dumps(document).encode()
+
+
+def upgrade_0(document):
+    floor = document.pop("floor")
+    return document | {"format_version": 1, "error_floor": floor}
+
+
+def test_an_older_version_is_upgraded_step_by_step_and_keeps_its_digest():
+    loaded = CoefficientSet.from_json(of_version_0(), upgrades={0: upgrade_0})
+    assert msgspec.structs.replace(loaded, digest="") == msgspec.structs.replace(full(), digest="")
+    assert loaded.digest == json.loads(of_version_0())["digest"]
+
+
+def test_an_older_version_is_checked_before_it_is_upgraded():
+    altered_0 = of_version_0().replace(b"0.02", b"0.03")
+    with pytest.raises(CoefficientFileError, match="the file was altered"):
+        CoefficientSet.from_json(altered_0, upgrades={0: upgrade_0})
+    with pytest.raises(CoefficientFileError, match=r"'format_version' = 0.*must be 1"):
+        CoefficientSet.from_json(of_version_0())
+    with pytest.raises(CoefficientFileError, match="unknown field `floor`"):
+        CoefficientSet.from_json(of_version_0(), upgrades={0: lambda d: d | {"format_version": 1}}, file="c.json")

@@ -8,9 +8,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import calib
 from calib import errors
+from calib.predict import Codes
 from calib.workflow import calibrate
 
 POINT = {
@@ -41,8 +44,9 @@ def test_the_factor_is_balance_times_residual(vllm, predictor):
     assert made.flags.tolist() == ["exact"]
     assert made.applied == vllm.coefficients.digest
     assert made.low[0] < made.value[0] < made.high[0]
-    # One new measurement: parameter error at log2(pp) = 2, and the scatter of single points.
-    expected = b.factor * np.hypot(2 * c.estimate.stderr[0], c.estimate.scatter)
+    # One new measurement: parameter error at log2(pp) = 2, and the scatter of single points, relative to the curve.
+    residual = 1 - c.estimate.values[0] * 2
+    expected = b.factor * np.hypot(2 * c.estimate.stderr[0], c.estimate.scatter * residual)
     assert made.stderr[0] == pytest.approx(expected, rel=1e-9)  # published at ten digits
     assert made.high[0] - made.value[0] == pytest.approx(c.estimate.t_quantile * expected, rel=1e-9)
 
@@ -227,6 +231,135 @@ def test_matched_coefficients_need_the_concurrency():
     assert predictor.factor(POINT | {"concurrency": 8}, allow_refused=[POINT["model"]]).value[0] > 0
 
 
+# Arrays in, arrays out
+
+
+def test_codes_categories_and_words_are_the_same_column(predictor):
+    words = ["Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B"]
+    codes = Codes(np.array([1, 0, 1], dtype=np.int8), ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-8B", "", "never used"])
+    expected = predictor.factor(POINT | {"model": words})
+    for column in (codes, pd.Categorical(words), pd.Series(words, dtype="category"), np.array(words), pd.Series(words)):
+        made = predictor.factor(POINT | {"model": column})
+        assert made.value.tolist() == expected.value.tolist()
+        assert made.flags.tolist() == expected.flags.tolist()
+    one = predictor.factor(POINT | {"model": Codes(1, codes.categories), "tp": [2, 4], "pp": [4, 2]})
+    assert one.value.shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        (Codes([0, 2], ["a", "b"]), r"'model.codes' = 2: is no code"),
+        (Codes([-2, 0], ["a", "b"]), r"'model.codes' = -2: is no code"),
+        (Codes([-1, 0], ["a", "b"]), r"'model': is empty"),
+        (Codes([0.0, 1.0], ["a", "b"]), r"'model.codes': must be whole numbers"),
+        (Codes([[0]], ["a"]), r"must be whole numbers in one dimension"),
+        (Codes([0], ["", "a"]), r"'model': is empty"),
+        (Codes([0], [None]), r"'model': is empty"),
+        (Codes([0], [7]), r"'model' = 7: is not text"),
+        (Codes([0, 0, 0], ["Qwen/Qwen3-8B"]), r"differ in length"),
+    ],
+)
+def test_codes_that_stand_for_nothing_are_errors(predictor, codes, words):
+    with pytest.raises(errors.PointError, match=words):
+        predictor.factor(POINT | {"model": codes, "tp": [2, 4], "pp": [4, 2]})
+
+
+def test_a_precision_without_a_code_is_not_stated(predictor):
+    made = predictor.factor(POINT | {"precision": Codes([-1, -1], ["fp8"]), "tp": [2, 4], "pp": [4, 2]})
+    assert made.flags.tolist() == ["exact", "exact"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from([(8, 1), (4, 2), (2, 4), (1, 8)]), min_size=1, max_size=40), st.randoms())
+def test_many_points_are_what_each_is_alone(peak_set, shapes, random):
+    predictor = calib.Predictor(peak_set)
+    models = [random.choice(["Qwen/Qwen3-8B", "Qwen/Qwen3-14B"]) for _ in shapes]
+    base = [random.uniform(1, 1e5) for _ in shapes]
+    tp, pp = zip(*shapes, strict=True)
+    made = predictor.throughput(POINT | {"model": models, "tp": tp, "pp": pp, "baseline_output_tokens_per_s": base})
+    for i, (t, p) in enumerate(shapes):
+        alone = predictor.throughput(
+            POINT | {"model": models[i], "tp": t, "pp": p, "baseline_output_tokens_per_s": base[i]}
+        )
+        assert (made.value[i], made.stderr[i], made.flags[i]) == (alone.value[0], alone.stderr[0], alone.flags[0])
+
+
+def test_whole_numbers_beyond_the_look_up_table_are_grouped_too(predictor):
+    made = predictor.factor(POINT | {"isl": [4000, 3_000_000], "osl": [1000, 1000]}, extrapolate=True)
+    assert made.flags.tolist() == ["exact", "extrapolated"]
+
+
+def test_no_points_are_no_predictions(predictor):
+    made = predictor.throughput(POINT | {"tp": np.array([], dtype=int), "pp": np.array([], dtype=int),
+                                         "baseline_output_tokens_per_s": np.array([])})  # fmt: skip
+    assert len(made.value) == len(made.flags) == 0
+
+
+# Nothing is corrected twice, and correction can be turned off
+
+
+def test_calibrated_numbers_remember_it_through_arithmetic_and_slices(predictor):
+    once = predictor.throughput(POINT | {"tp": [4, 2], "pp": [2, 4], "baseline_output_tokens_per_s": 1000.0})
+    for marked in (once.value, once.value[:1], once.low * 2.0, once.value + np.ones(2), np.sqrt(once.high)):
+        with pytest.raises(
+            errors.AlreadyAppliedError, match=f"already corrected, by the coefficient file {once.applied[:12]}"
+        ):
+            predictor.throughput(POINT | {"baseline_output_tokens_per_s": marked})
+    assert np.asarray(once.value).tolist() == once.value.tolist()
+
+
+def test_a_result_that_is_written_down_carries_its_mark(predictor):
+    once = predictor.throughput(POINT | {"baseline_output_tokens_per_s": 1000.0})
+    table = pd.DataFrame([POINT | {"baseline_output_tokens_per_s": once.value[0], "calib_applied": once.applied}])
+    with pytest.raises(errors.AlreadyAppliedError, match="corrected before"):
+        predictor.throughput(table)
+
+
+def test_correction_can_be_turned_off_and_the_result_says_so(predictor):
+    base = np.array([1 / 3, 7.0])
+    point = POINT | {"model": "anything", "pp": [2, 64], "tp": 4, "baseline_output_tokens_per_s": base}
+    off = predictor.throughput(point, correction="off")
+    assert off.value.tolist() == base.tolist()
+    assert off.low.tolist() == off.high.tolist() == base.tolist()
+    assert off.flags.tolist() == ["uncorrected"] * 2
+    assert off.applied == "none"
+    assert off.describe() == "no correction was applied: it is turned off"
+    again = POINT | {"baseline_output_tokens_per_s": off.value[0], "calib_applied": off.applied}
+    assert predictor.throughput(again).flags.tolist() == ["exact"]  # nothing was applied, so it may be
+    with pytest.raises(errors.UsageError, match="must be 'on' or 'off'"):
+        predictor.factor(POINT, correction="maybe")
+    with pytest.raises(errors.PointError, match="prediction without correction"):
+        predictor.throughput(POINT | {"baseline_output_tokens_per_s": off})
+
+
+def test_every_result_says_which_file_was_applied(vllm, tmp_path):
+    vllm.coefficients.save(tmp_path / "c.json")
+    made = calib.Predictor.load(tmp_path / "c.json").factor(POINT)
+    assert made.describe() == (
+        f"corrected by coefficient file {vllm.coefficients.digest[:12]} ({tmp_path / 'c.json'}), reference 'baseline'"
+    )
+
+
+def test_a_baselines_throughput_is_not_what_a_model_coefficient_multiplies(vllm):
+    import msgspec
+
+    filled = tuple(msgspec.structs.replace(b, fill=0.5) for b in vllm.coefficients.balance_factors)
+    model = calib.Predictor(
+        msgspec.structs.replace(vllm.coefficients, reference="model", fill_rule="occupancy", balance_factors=filled)
+    )
+    with pytest.raises(errors.ReferenceMismatchError, match="tokens_per_s': coefficients with reference 'model'"):
+        model.throughput(POINT | {"baseline_output_tokens_per_s": 1.0})
+    made = model.throughput(POINT | {"model_output_tokens_per_s": 100.0})
+    assert made.reference == "model"
+    assert made.value[0] == 100.0 * calib.Predictor(vllm.coefficients).factor(POINT).value[0] * 0.5  # times the fill
+
+
+def test_a_throughput_of_another_length_than_the_points_is_an_error(predictor):
+    with pytest.raises(errors.PointError, match="differ in length"):
+        predictor.throughput(POINT | {"tp": [4, 2], "pp": [2, 4], "baseline_output_tokens_per_s": [1.0, 2.0, 3.0]})
+
+
 def test_the_prediction_path_loads_numpy_and_nothing_heavier(vllm, tmp_path):
     path = tmp_path / "c.json"
     vllm.coefficients.save(path)
@@ -234,7 +367,11 @@ def test_the_prediction_path_loads_numpy_and_nothing_heavier(vllm, tmp_path):
         "import sys; from calib import Predictor\n"
         f"p = Predictor.load({str(path)!r}).factor({POINT!r})\n"
         "heavy = {'pandas', 'pandera', 'scipy', 'statsmodels', 'matplotlib', 'pydantic', 'typer', 'rich', 'jinja2'}\n"
-        "print(sorted(heavy & set(sys.modules)), p.value[0].hex())"
+        "third = {m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'__main__'}\n"
+        "own = {m for m in third if not m.startswith(('_', 'calib', 'sitecustomize'))}\n"
+        "own -= {'numpy', 'msgspec', 'typing_extensions'}\n"
+        "import os; own = {m for m in own if 'site-packages' in (getattr(sys.modules.get(m), '__file__', '') or '')}\n"
+        "print(sorted(heavy & set(sys.modules)), sorted(own), p.value[0].hex())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["[]", calib.Predictor(vllm.coefficients).factor(POINT).value[0].hex()]
+    assert done.stdout.split() == ["[]", "[]", calib.Predictor(vllm.coefficients).factor(POINT).value[0].hex()]

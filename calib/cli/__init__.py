@@ -1,6 +1,15 @@
 """The command line."""
 
-from calib.cli import data_commands, demo_command, model_commands, plan_command
+from calib.cli import apply_commands, data_commands, demo_command, model_commands, plan_command, registry_commands
 from calib.cli.app import app, main
 
-__all__ = ["app", "data_commands", "demo_command", "main", "model_commands", "plan_command"]
+__all__ = [
+    "app",
+    "apply_commands",
+    "data_commands",
+    "demo_command",
+    "main",
+    "model_commands",
+    "plan_command",
+    "registry_commands",
+]
