@@ -22,8 +22,8 @@ from calib.fitting import FitResult, Pooling, fit
 from calib.integrations.baseline import qualify_baseline
 from calib.provenance import SHORT
 from calib.publish import coefficient_set
-from calib.registry import SHIPPED, Registry
 from calib.quality import screen
+from calib.registry import SHIPPED, Registry
 from calib.reporting import ReportData, figure_files, render_html, render_json, render_markdown
 from calib.sensitivity import physics, sensitivity
 from calib.stages.breakdown import Breakdowns

@@ -214,7 +214,7 @@ def choice_rows(r: Recommendation) -> Table:
         )  # fmt: skip
     columns = (
         Column("rank", "rank", "int"), Column("tp", "TP", "int"), Column("pp", "PP", "int"),
-        Column("replicas", "replicas", "int"), Column("concurrency", "C [requests]"), 
+        Column("replicas", "replicas", "int"), Column("concurrency", "C [requests]"),
             Column("value", "calibrated [tok/s]", "percent"),
         Column("interval", "95 % interval [tok/s]"), Column("per_gpu", "[tok/s a GPU]", "percent"),
         Column("own", "uncalibrated [tok/s]", "percent"), Column("ttft", "TTFT, not calibrated [ms]", "points"),
