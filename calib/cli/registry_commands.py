@@ -10,11 +10,12 @@ import typer
 
 from calib.cli.app import JsonOption, app
 from calib.cli.output import note, print_json, print_table
-from calib.errors import GateFailedError, UsageError
-from calib.provenance import SHORT
+from calib.errors import GateFailedError, OutputError, UsageError
+from calib.provenance import SHORT, write_new
 
 if TYPE_CHECKING:
     from calib.coefficients import CoefficientSet
+    from calib.drift import Comparison
 
 RegistryOption = Annotated[
     Path | None,
@@ -69,6 +70,9 @@ def compare(
     gate_change: Annotated[
         float | None, typer.Option("--gate-change", help="Exit 1 where a prediction changed by more than this, in %.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write compare.html and compare.md into this folder as well.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """What moved between two coefficient files, by how many standard errors, and what it does to predictions."""
@@ -84,6 +88,8 @@ def compare(
         print(found.describe())
         for table in (moved_rows(found), change_rows(found), prediction_rows(found)):
             print_table(table)
+    if out is not None:
+        _write_comparison(found, out)
     if gate_z is not None and found.largest_z is not None and found.largest_z > gate_z:
         raise GateFailedError(
             f"gate --gate-z: a parameter moved by {found.largest_z:.1f} combined standard errors, over {gate_z:g}"
@@ -92,6 +98,23 @@ def compare(
         raise GateFailedError(
             f"gate --gate-change: a prediction changed by {found.largest_change_pct:.1f} %, over {gate_change:g} %"
         )
+
+
+def _write_comparison(found: Comparison, out: Path) -> None:
+    """The comparison as a page and as Markdown; neither replaces a file of other content."""
+    from calib.cli.showing import change_rows, moved_rows, prediction_rows
+    from calib.reporting.render import render_comparison_html, render_comparison_markdown
+
+    tables = (moved_rows(found), change_rows(found), prediction_rows(found))
+    for name, text in (
+        ("compare.html", render_comparison_html(found, tables)),
+        ("compare.md", render_comparison_markdown(found, tables)),
+    ):
+        data = text.encode("utf-8", "backslashreplace")
+        out.mkdir(parents=True, exist_ok=True)
+        if not write_new(out / name, data) and (out / name).read_bytes() != data:
+            raise OutputError("holds another comparison", file=out / name, remedy="choose another folder with --out")
+        note(f"wrote {out / name}")
 
 
 @app.command("release")

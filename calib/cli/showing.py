@@ -185,7 +185,7 @@ def prediction_rows(c: Comparison) -> Table:
         Column("change_pct", "change [%]", "points"), Column("z", "combined standard errors", "points"),
     )  # fmt: skip
     note = f"{c.points_gained} points are answered for by the new set alone, {c.points_lost} by the old one alone."
-    return Table("predictions", f"Predictions on the common points ({note})", "", columns, rows, "No point in common.")
+    return Table("predictions", "Predictions on the common points", note, columns, rows, "No point in common.")
 
 
 def _said(key: Key) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal
 
@@ -17,6 +17,8 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from calib import __version__
+from calib.drift import Comparison
 from calib.provenance import SHORT
 from calib.reporting.figures import Shown, figures
 from calib.reporting.headline import changes_text, headline
@@ -26,6 +28,7 @@ from calib.reporting.tables import ReportData
 
 MARKDOWN_TABLES = ("observed", "decomposition", "coefficients", "accuracy")
 MARKDOWN_LINES = 60
+NOTABLE_Z = 3.5  # combined standard errors from which a move is worth a look; the nightly job's default alarm
 _SHORT_COLUMNS = {"decomposition": 11, "coefficients": 8}  # of the Markdown tables; the rest is in the HTML
 
 
@@ -35,8 +38,7 @@ def render_html(data: ReportData) -> str:
         {"name": f.name, "table": f.table, "alt": f.alt, "caption": f.caption, "src": _data_url(svg(f.draw()))}
         for f in report_figures(data)
     ]
-    script = _script()
-    return _environment().get_template("report.html.j2").render(
+    return _page("report.html.j2",
         campaign=data.campaign.config,
         coefficients=data.coefficients,
         short=data.coefficients.digest[:SHORT],
@@ -45,10 +47,58 @@ def render_html(data: ReportData) -> str:
         tables=data.tables,
         figures=shown,
         command=command(data),
-        script=script,
-        script_hash="sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        raw=_raw_attribute,
     )  # fmt: skip
+
+
+def _page(template: str, **values: Any) -> str:
+    """A page of a template, with the one script it may run."""
+    script = _script()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        _environment()
+        .get_template(template)
+        .render(script=script, script_hash=f"sha256-{digest}", raw=_raw_attribute, **values)
+    )
+
+
+def render_comparison_html(comparison: Comparison, tables: Sequence[Table]) -> str:
+    """Two coefficient files side by side, as one page in the form of the report."""
+    return _page(
+        "compare.html.j2",
+        old=comparison.old[:SHORT],
+        new=comparison.new[:SHORT],
+        text=comparison.describe(),
+        verdict=_moved_text(comparison),
+        mark="refused" if comparison.verdicts else "warn" if (comparison.largest_z or 0) > NOTABLE_Z else "fit",
+        tables={t.name: t for t in tables},
+        figures=[],
+        version=__version__,
+    )
+
+
+def render_comparison_markdown(comparison: Comparison, tables: Sequence[Table]) -> str:
+    """The same for a pull request or a chat, in at most `MARKDOWN_LINES` lines."""
+    rows = 1
+    for rows in range(MARKDOWN_LINES, 0, -1):
+        parts = [
+            f"# Coefficients {comparison.old[:SHORT]} and {comparison.new[:SHORT]}",
+            "",
+            _md(comparison.describe()),
+        ]
+        for table in tables:
+            parts += ["", *_markdown_table(table, None, rows)]
+        if len(parts) <= MARKDOWN_LINES:
+            break
+    return "\n".join(parts) + "\n"
+
+
+def _moved_text(comparison: Comparison) -> str:
+    if comparison.old == comparison.new:
+        return "The same"
+    if comparison.verdicts:
+        return f"{len(comparison.verdicts)} verdicts changed"
+    z = comparison.largest_z
+    return "Moved" if z is None or z > NOTABLE_Z else "Within their errors"
 
 
 def report_figures(data: ReportData) -> list[Shown]:

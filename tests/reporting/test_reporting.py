@@ -199,3 +199,22 @@ def test_the_figure_is_a_picture(reports):
 )  # fmt: skip
 def test_numbers_as_text(value, kind, text):
     assert number(value, kind) == text
+
+
+def test_two_files_side_by_side_in_the_form_of_the_report(cli, tmp_path):
+    other = tmp_path / "other.json"
+    calibrate("h200-vllm-pp", Options(error_floor=0.03)).coefficients.save(other)
+    here = tmp_path / "here.json"
+    calibrate("h200-vllm-pp").coefficients.save(here)
+    done = cli("compare", here, other, "--out", tmp_path / "compared")
+    assert done.code == 0
+    page = Page((tmp_path / "compared" / "compare.html").read_text())
+    assert "What moved" in " ".join(page.text)
+    assert "combined standard errors" in " ".join(page.text)
+    markdown = (tmp_path / "compared" / "compare.md").read_text()
+    assert markdown.startswith("# Coefficients ")
+    assert markdown.count("\n") <= 60
+    assert cli("compare", here, other, "--out", tmp_path / "compared").code == 0  # the same again is nothing new
+    refused = cli("compare", other, here, "--out", tmp_path / "compared")
+    assert refused.code == 3
+    assert "holds another comparison" in refused.err
