@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calib.campaign_config import CONFIG_NAME, parse_config
-from calib.draft_runs import FIELDS, Claim, Entry, Sighted, TableFile, agree, gpus_seen, look
+from calib.draft_runs import FIELDS, NAMED, Claim, Entry, Sighted, TableFile, agree, gpus_seen, look
 from calib.draft_text import Line, campaign_text
 from calib.errors import BreakdownError, CampaignError, OutputError, UsageError, printable
 from calib.provenance import write_new
@@ -210,7 +210,9 @@ class _Resolver:
     def _by_entry(self, field: str, open_: list[tuple[AnyEntry, ReadRun]], told: dict[int, list[Claim]]) -> None:
         """A line an entry; one line in ``[defaults]`` where nothing is known of any, or a table has no place for it."""
         of_table = any(isinstance(e, TableFile) for e, _ in open_)
-        nowhere = not any(told[id(r)] for _, r in open_) and {id(e) for e, _ in open_} == {id(e) for e in self.entries}
+        nowhere = not any(told[id(r)] for _, r in open_) and {e for e, _ in open_} == set(self.entries)
+        if field in NAMED and len(self.entries) > 1:  # one degree for all would be a trap
+            nowhere = False
         if of_table or nowhere:
             if field in REQUIRED:
                 self.lines.append(Line(field, "defaults", None, self._near(field, [r for _, r in open_])))

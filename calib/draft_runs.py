@@ -21,7 +21,7 @@ from calib.readers.discover import read_path
 from calib.readers.table import KNOWN, parse_table
 from calib.topology import is_side_car, plain
 
-NAMED = ("tp", "pp", "dp")  # degrees that names of folders and files are believed to tell
+NAMED = ("tp", "pp", "dp")  # degrees, which names of folders and files may tell
 FIELDS = (
     "model", "precision", "backend", "backend_version", "system", "gpus", "tp", "pp", "dp", "replicas", "isl", "osl",
 )  # fmt: skip
@@ -45,7 +45,7 @@ class Claim:
     states: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
     """One ``[[runs]]`` entry to be: a path, or a pattern of paths, with the runs below it; a table where it is a CSV."""
 
@@ -60,7 +60,7 @@ class Entry:
         return tuple(said)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TableFile:
     """A CSV whose columns are, in part, those of the run table; ``runs`` where it has figures that calib can take."""
 
