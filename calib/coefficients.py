@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from calib.display import coefficients_html
 from calib.errors import CoefficientFileError
 from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
 
@@ -274,6 +275,9 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         keys = [(c.system, c.backend, c.backend_versions, c.model, c.precision) for c in self.coefficients]
         if twice := next((k for k in keys if keys.count(k) > 1), None) if len(set(keys)) < len(keys) else None:
             raise ValueError(f"two coefficients have the key {twice[0]}, {twice[1]}, {twice[3]}")
+
+    def _repr_html_(self) -> str:
+        return coefficients_html(self)
 
     def content_digest(self) -> str:
         """The digest that the content has, whatever ``digest`` says."""

@@ -29,6 +29,7 @@ from scipy import stats
 
 from calib.campaign import Campaign, Finding, describe_run
 from calib.coefficients import BalanceKind, Matching, Reference
+from calib.display import decomposition_html
 from calib.errors import BreakdownError, CampaignError, UsageError
 from calib.quality import usable
 from calib.schema import SERIES, natural_key, records
@@ -89,6 +90,9 @@ class Decomposition:
     findings: tuple[Finding, ...]
     reference: Reference = "baseline"
     end_effect: bool = False
+
+    def _repr_html_(self) -> str:
+        return decomposition_html(self)
 
     def log_shares(self) -> pd.DataFrame:
         """The log-additive decomposition: one row a point, one column a part, ``100*ln(part)`` [log-%].

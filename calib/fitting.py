@@ -19,6 +19,7 @@ import pandas as pd
 
 from calib.coefficients import Deviation, Estimate, FormTest, Span, Verdict
 from calib.curve import Curve, fit_curve
+from calib.display import fit_html
 from calib.efficiency import Decomposition, decompose
 from calib.errors import NothingToFitError, UsageError
 from calib.gls import Array
@@ -80,6 +81,9 @@ class FitResult:
     flat: tuple[SeriesFit, ...] = field(default=())
     systems: tuple[SeriesFit, ...] = field(default=())
     pooling: Pooling = "none"
+
+    def _repr_html_(self) -> str:
+        return fit_html(self)
 
     def table(self) -> pd.DataFrame:
         """One row a coefficient: its first parameter with the interval [1], n, dof, verdict and reasons."""

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calib.coefficients import CoefficientSet
 from calib.curve import Curve, coordinates, fit_curve
+from calib.display import accuracy_html
 from calib.fitting import KEY, POOL_KEY, FitResult
 from calib.predict import Predictor
 from calib.residual import LOG2, ResidualForm
@@ -57,6 +58,9 @@ class Accuracy:
 
     points: pd.DataFrame
     summary: pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        return accuracy_html(self)
 
 
 def error_pp(*, predicted: ArrayLike, measured: ArrayLike) -> Array:

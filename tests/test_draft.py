@@ -114,9 +114,9 @@ def test_an_existing_campaign_is_never_overwritten(aiperf, cli):
 
 
 def test_nothing_but_the_file_appears(aiperf):
-    before = {p for p in aiperf.rglob("*")}
+    before = set(aiperf.rglob("*"))
     init_campaign(aiperf)
-    assert {p for p in aiperf.rglob("*")} - before == {aiperf / "campaign.toml"}
+    assert set(aiperf.rglob("*")) - before == {aiperf / "campaign.toml"}
 
 
 def test_json_says_the_same(aiperf, cli):
@@ -137,7 +137,7 @@ def test_an_unknown_pp_is_asked_for_and_never_guessed(aiperf):
     with pytest.raises(UnknownTopologyError, match="field 'backend_version'"):
         calib.load_campaign(aiperf)
     fill_in(aiperf, STATED | {"tp": "8"})
-    with pytest.raises(UnknownTopologyError, match="field 'pp': of machine0/c2/profile_export_aiperf.json is stated"):
+    with pytest.raises(UnknownTopologyError, match=r"field 'pp': of machine0/c2/profile_export_aiperf.json is stated"):
         calib.load_campaign(aiperf)
 
 
@@ -229,7 +229,7 @@ def test_a_table_is_taken_with_its_unknown_columns_named(vllm_folder):
     assert asked(draft) == {("backend_version", "defaults")}
     assert tomllib.loads(draft.text)["tables"] == [{"file": "points.csv", "ignore": ["who"]}]
     assert any(r.startswith("points.csv: ignored are who") for r in draft.remarks)
-    with pytest.raises(UnknownTopologyError, match="field 'backend_version': of points.csv line 2"):
+    with pytest.raises(UnknownTopologyError, match=r"field 'backend_version': of points.csv line 2"):
         calib.load_campaign(vllm_folder)
     fill_in(vllm_folder, STATED)
     assert len(calib.load_campaign(vllm_folder).runs) == 104
