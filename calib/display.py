@@ -19,6 +19,7 @@ from calib.errors import printable
 if TYPE_CHECKING:
     from calib.campaign import Campaign
     from calib.coefficients import Coefficient, CoefficientSet, Estimate
+    from calib.draft import Draft
     from calib.efficiency import Decomposition
     from calib.fitting import FitResult, SeriesFit
     from calib.validation import Accuracy
@@ -128,6 +129,22 @@ def accuracy_html(accuracy: Accuracy) -> str:
     return _block(
         "Accuracy", "Predicted minus measured efficiency, in percentage points (pp).",
         _table(columns, rows, len(accuracy.summary), "accuracy.summary"),
+    )  # fmt: skip
+
+
+def draft_html(draft: Draft) -> str:
+    """What a drafted campaign.toml states, and what it asks for."""
+    lines = (*draft.missing, *draft.inferred)
+    columns = dict.fromkeys(("field", "value", "stands in", "how it is known"), LEFT)
+    rows = [
+        (x.field, "STATE THIS" if x.value is None else ", ".join(map(str, x.value)) if isinstance(x.value, list) else x.value,
+         x.place, x.words if x.value is None else f"from {x.source}")
+        for x in lines[:ROWS]
+    ]  # fmt: skip
+    return _block(
+        str(draft.path.name), f"{draft.results} runs were read; {len(draft.missing)} fields have to be stated.",
+        _table(columns, rows, len(lines), "draft.missing, draft.inferred"),
+        " ".join(f"{r}." for r in draft.remarks[:5]),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calib.campaign_config import CONFIG_NAME, parse_config
+from calib.display import draft_html
 from calib.draft_runs import FIELDS, NAMED, Claim, Entry, Sighted, TableFile, agree, gpus_seen, look
 from calib.draft_text import Line, campaign_text
 from calib.errors import BreakdownError, CampaignError, OutputError, UsageError, printable
@@ -47,6 +48,9 @@ class Draft:
     missing: tuple[Line, ...]
     remarks: tuple[str, ...]
     results: int
+
+    def _repr_html_(self) -> str:
+        return draft_html(self)
 
 
 def init_campaign(folder: str | Path) -> Draft:
