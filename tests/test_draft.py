@@ -325,3 +325,11 @@ def test_the_breakdowns_of_another_tool_are_no_breakdowns(aiperf):
     draft = draft_campaign(aiperf)
     assert "balance" not in tomllib.loads(draft.text)
     assert any("breakdowns.json" in r for r in draft.remarks)
+
+
+def test_a_draft_shows_itself_in_a_notebook(aiperf):
+    (aiperf / "qwen3-8b-tp8pp1").rename(aiperf / "<img src=x>-tp8pp1")
+    text = draft_campaign(aiperf)._repr_html_()
+    assert "STATE THIS" in text
+    assert "3 fields have to be stated" in text
+    assert "<img" not in text
