@@ -276,6 +276,9 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         if twice := next((k for k in keys if keys.count(k) > 1), None) if len(set(keys)) < len(keys) else None:
             raise ValueError(f"two coefficients have the key {twice[0]}, {twice[1]}, {twice[3]}")
 
+    def __repr__(self) -> str:
+        return f"<CoefficientSet {self.digest[:12]}: {len(self.coefficients)} coefficients, {self.formula}>"
+
     def _repr_html_(self) -> str:
         return coefficients_html(self)
 

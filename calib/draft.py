@@ -24,7 +24,7 @@ from calib.topology import BACKENDS, REQUIRED, plain
 AnyEntry = Entry | TableFile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Draft:
     """A drafted ``campaign.toml``.
 
@@ -48,6 +48,9 @@ class Draft:
     missing: tuple[Line, ...]
     remarks: tuple[str, ...]
     results: int
+
+    def __repr__(self) -> str:
+        return f"<Draft of {self.path.name}: {self.results} runs, {len(self.missing)} fields to state>"
 
     def _repr_html_(self) -> str:
         return draft_html(self)

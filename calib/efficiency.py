@@ -69,7 +69,7 @@ LOG_PARTS = {"k_model": "TP scaling and microbatch (K)", "balance_factor": "bala
              "residual": "scheduling and the rest"}  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decomposition:
     """Efficiencies of a campaign with their decomposition.
 
@@ -90,6 +90,9 @@ class Decomposition:
     findings: tuple[Finding, ...]
     reference: Reference = "baseline"
     end_effect: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Decomposition of {self.campaign.name}: {len(self.table)} efficiencies, reference {self.reference}>"
 
     def _repr_html_(self) -> str:
         return decomposition_html(self)

@@ -66,7 +66,7 @@ class SeriesFit:
     pool: Pool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
     """All coefficients of one decomposition.
 
@@ -81,6 +81,10 @@ class FitResult:
     flat: tuple[SeriesFit, ...] = field(default=())
     systems: tuple[SeriesFit, ...] = field(default=())
     pooling: Pooling = "none"
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{s.key['model']} {s.verdict}" for s in self.series[:9])
+        return f"<FitResult of form {self.form.name}, {len(self.series)} models: {found}>"
 
     def _repr_html_(self) -> str:
         return fit_html(self)

@@ -43,7 +43,7 @@ POINT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Accuracy:
     """Errors of each approach.
 
@@ -58,6 +58,9 @@ class Accuracy:
 
     points: pd.DataFrame
     summary: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"<Accuracy of {len(self.summary)} approaches and schemes, {len(self.points)} predictions>"
 
     def _repr_html_(self) -> str:
         return accuracy_html(self)

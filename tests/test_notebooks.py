@@ -21,7 +21,7 @@ SHOWN = {
         "REFUSED",
         "not monotone",
         "level break",
-        "the data reject",
+        "is refused (1 - s*log2(pp) misses",
         "predicted [tok/s]",
         "pp4 = ",
     ),
