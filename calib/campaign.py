@@ -16,6 +16,7 @@ import pandas as pd
 from calib.campaign_config import CONFIG_NAME, CampaignConfig, parse_config
 from calib.campaign_files import companions, inside, published_files, read_all, read_published, uncovered
 from calib.coefficients import InputFile
+from calib.display import campaign_html
 from calib.errors import BreakdownError, CampaignError, ContradictionError
 from calib.provenance import read_bytes, sha256_bytes
 from calib.readers import ReadRun, UnreadableRun
@@ -71,6 +72,9 @@ class Campaign:
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {v}" for v, n in self.runs["verdict"].value_counts().items())
         return f"<Campaign {self.name}: {len(self.runs)} runs ({counts}), {len(self.set_aside())} set aside>"
+
+    def _repr_html_(self) -> str:
+        return campaign_html(self)
 
     @property
     def name(self) -> str:

@@ -143,7 +143,7 @@ def folders_of(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple
                 remedy=f"use one of {', '.join('{' + c + '}' for c in COUNTS)}",
             )  # fmt: skip
         expression += rf"(?P<{name}>[0-9]+)" + re.escape(text)
-    candidates = sorted(p for p in folder.rglob("*") if not p.is_symlink())
+    candidates = [folder, *sorted(p for p in folder.rglob("*") if not p.is_symlink())]  # "." is the folder itself
     hits = [(p, m) for p in candidates if (m := re.fullmatch(expression, p.relative_to(folder).as_posix()))]
     if not hits:
         raise CampaignError(
@@ -201,9 +201,11 @@ def uncovered(folder: Path, config: CampaignConfig) -> list[tuple[str, str]]:
     covered = {path for i, e in enumerate(config.runs) for path, _ in folders_of(folder, e.folder, toml, f"runs[{i}]")}
     found: list[tuple[str, str]] = []
     for here, below, names in os.walk(folder):
+        if folder in covered:
+            names = []
         links = sorted(d for d in below if Path(here, d).is_symlink())
         found += [(Path(here, d).relative_to(folder).as_posix(), "is a link, which is not followed") for d in links]
-        below[:] = sorted(d for d in below if not d.startswith(".") and Path(here, d) not in covered)
+        below[:] = sorted(d for d in below if not (d.startswith(".") or folder in covered or Path(here, d) in covered))
         files = [Path(here, name) for name in sorted(names) if Path(here, name) not in covered]
         if holds_results(files, root=folder):
             shown = Path(here).relative_to(folder).as_posix()

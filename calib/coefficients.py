@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from calib.display import coefficients_html
 from calib.errors import CoefficientFileError
 from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
 
@@ -289,6 +290,12 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
             if key in seen:
                 raise ValueError(f"two coefficients have the key {c.system}, {c.backend}, {c.model}")
             seen.add(key)
+
+    def __repr__(self) -> str:
+        return f"<CoefficientSet {self.digest[:12]}: {len(self.coefficients)} coefficients, {self.formula}>"
+
+    def _repr_html_(self) -> str:
+        return coefficients_html(self)
 
     def content_digest(self) -> str:
         """The digest that the content has, whatever ``digest`` says."""

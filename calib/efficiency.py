@@ -29,6 +29,7 @@ from scipy import stats
 
 from calib.campaign import Campaign, Finding, describe_run
 from calib.coefficients import BalanceKind, Matching, Reference
+from calib.display import decomposition_html
 from calib.errors import BreakdownError, CampaignError, UsageError
 from calib.quality import usable
 from calib.schema import SERIES, natural_key, records
@@ -68,7 +69,7 @@ LOG_PARTS = {"k_model": "TP scaling and microbatch (K)", "balance_factor": "bala
              "residual": "scheduling and the rest"}  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Decomposition:
     """Efficiencies of a campaign with their decomposition.
 
@@ -89,6 +90,12 @@ class Decomposition:
     findings: tuple[Finding, ...]
     reference: Reference = "baseline"
     end_effect: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Decomposition of {self.campaign.name}: {len(self.table)} efficiencies, reference {self.reference}>"
+
+    def _repr_html_(self) -> str:
+        return decomposition_html(self)
 
     def log_shares(self) -> pd.DataFrame:
         """The log-additive decomposition: one row a point, one column a part, ``100*ln(part)`` [log-%].

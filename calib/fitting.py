@@ -19,6 +19,7 @@ import pandas as pd
 
 from calib.coefficients import Deviation, Estimate, FormTest, Span, Verdict
 from calib.curve import Curve, fit_curve
+from calib.display import fit_html
 from calib.efficiency import Decomposition, decompose
 from calib.errors import NothingToFitError, UsageError
 from calib.gls import Array
@@ -65,7 +66,7 @@ class SeriesFit:
     pool: Pool | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
     """All coefficients of one decomposition.
 
@@ -80,6 +81,13 @@ class FitResult:
     flat: tuple[SeriesFit, ...] = field(default=())
     systems: tuple[SeriesFit, ...] = field(default=())
     pooling: Pooling = "none"
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{s.key['model']} {s.verdict}" for s in self.series[:9])
+        return f"<FitResult of form {self.form.name}, {len(self.series)} models: {found}>"
+
+    def _repr_html_(self) -> str:
+        return fit_html(self)
 
     def table(self) -> pd.DataFrame:
         """One row a coefficient: its first parameter with the interval [1], n, dof, verdict and reasons."""

@@ -63,7 +63,7 @@ def place(run: ReadRun, entry: Mapping[str, object], label: str, config: Campaig
             learnt.setdefault(name, f"{toml.name} {section}")
     hints = [h for h in _hints(run) if h.kind == "equal"]
     for hint in hints:
-        if _is_side_car(hint, run) and row.get(hint.field) is None:
+        if is_side_car(hint, run) and row.get(hint.field) is None:
             row[hint.field] = config.aliases.get(str(hint.value), hint.value) if hint.field == "model" else hint.value
             learnt[hint.field] = f"{hint.file} {hint.key}"
     _require(row, where, toml)
@@ -84,7 +84,7 @@ def _hints(run: ReadRun) -> tuple[Hint, ...]:
     return hints if isinstance(hints, tuple) else ()
 
 
-def _is_side_car(hint: Hint, run: ReadRun) -> bool:
+def is_side_car(hint: Hint, run: ReadRun) -> bool:
     """Written by the user to state the deployment; what a server or a GPU reports only checks."""
     return hint.file != run.source_file and not any(s in hint.file for s in ("server_metrics", "gpu_telemetry"))
 
@@ -132,14 +132,14 @@ def _agree(hint: Hint, row: Mapping[str, Any], learnt: Mapping[str, str], config
         return
     if hint.field == "model":
         said = config.aliases.get(str(said), said)
-    if _plain(said, hint.field) != _plain(value, hint.field):
+    if plain(said, hint.field) != plain(value, hint.field):
         raise ContradictionError(
             f"says {hint.field} = {hint.value!r}, and {learnt.get(hint.field, toml.name)} says {value!r}",
             file=hint.file, field=hint.key, remedy="correct the one that is wrong",
         )  # fmt: skip
 
 
-def _plain(value: object, field: str) -> object:
+def plain(value: object, field: str) -> object:
     """What two spellings of one name have in common: no case, and of a model no organisation."""
     if not isinstance(value, str):
         return value

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calib.coefficients import CoefficientSet
 from calib.curve import Curve, coordinates, fit_curve
+from calib.display import accuracy_html
 from calib.fitting import KEY, POOL_KEY, FitResult
 from calib.predict import Predictor
 from calib.residual import LOG2, ResidualForm
@@ -42,7 +43,7 @@ POINT = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Accuracy:
     """Errors of each approach.
 
@@ -57,6 +58,12 @@ class Accuracy:
 
     points: pd.DataFrame
     summary: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"<Accuracy of {len(self.summary)} approaches and schemes, {len(self.points)} predictions>"
+
+    def _repr_html_(self) -> str:
+        return accuracy_html(self)
 
 
 def error_pp(*, predicted: ArrayLike, measured: ArrayLike) -> Array:

@@ -12,20 +12,32 @@ import pytest
 import calib
 
 PUBLIC = [
+    "Accuracy",
     "CalibError",
     "Campaign",
     "CoefficientSet",
     "Decomposition",
+    "Draft",
     "FitResult",
+    "Options",
     "PipelineLayout",
     "PipelineSteadyState",
     "Prediction",
     "Predictor",
     "__version__",
+    "accuracy",
     "coefficient_set",
+    "contest_forms",
     "decompose",
+    "draft_campaign",
+    "explain_stages",
     "fit",
+    "init_campaign",
     "load_campaign",
+    "plan_runs",
+    "plot_efficiency",
+    "plot_stages",
+    "rank_decisions",
     "report",
     "run",
     "shipped_campaigns",
@@ -52,6 +64,11 @@ def test_a_public_function_stays_one_after_its_module_is_imported():
 
     assert callable(calib.fit)
     assert callable(calib.report)
+
+
+def test_no_public_name_is_that_of_a_module():
+    modules = {p.stem for p in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    assert not modules & set(PUBLIC)
 
 
 def test_importing_calib_imports_nothing_heavy():

@@ -1,6 +1,14 @@
 """The command line."""
 
-from calib.cli import apply_commands, data_commands, demo_command, model_commands, plan_command, registry_commands
+from calib.cli import (
+    apply_commands,
+    data_commands,
+    demo_command,
+    init_command,
+    model_commands,
+    plan_command,
+    registry_commands,
+)
 from calib.cli.app import app, main
 
 __all__ = [
@@ -8,6 +16,7 @@ __all__ = [
     "apply_commands",
     "data_commands",
     "demo_command",
+    "init_command",
     "main",
     "model_commands",
     "plan_command",
