@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from calib.errors import CoefficientFileError
 from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = "calib-coefficients"
 FORMAT_VERSION = 1
@@ -342,7 +344,6 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         CoefficientFileError
             As `from_json`, or the file cannot be read.
         """
-        path = Path(path)
         return cls.from_json(read_bytes(path, kind=CoefficientFileError), file=path)
 
     def save(self, path: str | Path) -> bool:
@@ -357,6 +358,8 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         OutputError
             The folder cannot be written.
         """
+        from pathlib import Path
+
         path = Path(path)
         if self.digest != self.content_digest():
             raise CoefficientFileError("is not that of the content", field="digest", remedy="call sealed() first")

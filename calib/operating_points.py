@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -199,7 +200,9 @@ def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray
 
 def _column(name: str, values: Any) -> NDArray[Any]:
     """One column as an array of shape () or (n,)."""
-    if np.ma.isMaskedArray(values):
+    if (masked := sys.modules.get("numpy.ma")) is not None and masked.isMaskedArray(
+        values
+    ):  # a look at np.ma imports it
         raise PointError("is a masked array", field=name, remedy="fill it, or leave the masked points out")
     try:  # text stays Python text: numpy's own would drop a trailing NUL, and match another name
         array = np.asarray(values, dtype=object if name in (*TEXT_FIELDS, "precision") else None)

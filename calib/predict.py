@@ -6,10 +6,10 @@ wherever the coefficient file does not cover the question; a caller may widen it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,9 @@ from calib.operating_points import (
 from calib.provenance import SHORT
 from calib.registry import SHIPPED, Registry
 from calib.residual import ResidualForm
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Array = NDArray[np.float64]
 Correction = Literal["on", "off"]
@@ -153,7 +156,7 @@ class Predictor:
         if path is None:
             return load_released(registry or SHIPPED, points=points, reference=reference)
         coefficients = CoefficientSet.load(path)
-        asked = dict.fromkeys(Path(f) for f in (registry, Path(path).parent, SHIPPED) if f is not None)
+        asked = dict.fromkeys(os.fspath(f) for f in (registry, os.path.dirname(path), SHIPPED) if f is not None)
         for folder in asked:
             Registry.open(folder).require_standing(coefficients, path)
         return cls(coefficients, source=str(path))
@@ -327,7 +330,7 @@ def load_released(
     opened, lacks = Registry.open(registry), []
     for entry in opened.current:
         coefficients = opened.load(entry)
-        predictor = Predictor(coefficients, source=str(opened.folder / entry.file))
+        predictor = Predictor(coefficients, source=opened.path_of(entry))
         if reference is not None and coefficients.reference != reference:
             lacks.append(f"{entry.digest[:SHORT]} has reference '{coefficients.reference}'")
             continue
