@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,8 +35,7 @@ class Points(Protocol):
     def __getitem__(self, key: str, /) -> Any: ...
 
 
-@dataclass(frozen=True)
-class PointKey:
+class PointKey(msgspec.Struct, frozen=True):
     """One distinct configuration; ``concurrency`` 0 where it is not stated."""
 
     model: str
@@ -57,8 +56,7 @@ class PointKey:
         return f"{self.model}{p} on {self.backend} {self.backend_version} / {self.system} at TP{self.tp}/PP{self.pp}{c}"
 
 
-@dataclass(frozen=True)
-class Codes:
+class Codes(msgspec.Struct, frozen=True):
     """A text column as a prediction service holds it: ``categories[codes[i]]`` is the text of point i.
 
     ``codes`` are whole numbers of shape (n,), or one for all points; -1 stands for "not stated". A pandas ``Categorical``, or
@@ -88,8 +86,7 @@ class CalibratedArray(np.ndarray):
         self.calib_applied = getattr(obj, "calib_applied", "")
 
 
-@dataclass(frozen=True)
-class PointTable:
+class PointTable(msgspec.Struct, frozen=True):
     """The points, checked and reduced: the distinct configurations, each with its first row, and which one each point has."""
 
     n: int

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,8 +49,7 @@ Correction = Literal["on", "off"]
 __all__ = ["Codes", "Correction", "Prediction", "Predictor", "load_released"]
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(msgspec.Struct, frozen=True):
     """Predicted values, one an operating point.
 
     Attributes
@@ -94,8 +93,7 @@ class Prediction:
 NOWHERE = Place(1.0, 0.0)
 
 
-@dataclass(frozen=True)
-class _Resolved:
+class _Resolved(msgspec.Struct, frozen=True):
     """What one distinct configuration resolves to."""
 
     key: PointKey

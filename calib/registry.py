@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -61,8 +60,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     previous: str = FIRST
 
 
-@dataclass(frozen=True)
-class Registry:
+class Registry(msgspec.Struct, frozen=True):
     """A folder of released files and what was said of them, in the order it was said."""
 
     folder: str
