@@ -38,8 +38,8 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: Mapping[int, Upgrade] = {}
 
 
-class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Strict, immutable, compared by value."""
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """Strict, immutable, compared by value; holds no cycles, so that a large file costs no garbage collection."""
 
 
 class _Header(msgspec.Struct):
@@ -319,19 +319,14 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         CoefficientFileError
             Not JSON, an unknown or missing field, a wrong type or version, a non-finite number, a wrong digest.
         """
-        version = _check_header(data, file, upgrades)
         try:
-            if version != FORMAT_VERSION:
-                return _upgraded(data, version, upgrades, file)
             loaded = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem, path = decode_problem(error)
-            raise CoefficientFileError(
-                f"is not a valid coefficient file ({problem})",
-                file=file,
-                field=path or "$",
-                remedy="write it again with `calib run`; coefficient files are not edited by hand",
-            ) from None
+            # Only now, since it costs a second pass: another format, or another version?
+            version = _check_header(data, file, upgrades)
+            if version != FORMAT_VERSION:
+                return _upgraded(data, version, upgrades, file)
+            raise _invalid(error, file) from None
         _require_digest(loaded.digest, loaded.content_digest(), file)
         return loaded
 
@@ -404,7 +399,20 @@ def _upgraded(data: bytes, version: int, upgrades: Mapping[int, Upgrade], file: 
     while version < FORMAT_VERSION:
         content = upgrades[version](content)
         version += 1
-    return msgspec.convert(content, CoefficientSet)
+    try:
+        return msgspec.convert(content, CoefficientSet)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, file) from None
+
+
+def _invalid(error: Exception, file: str | Path | None) -> CoefficientFileError:
+    problem, path = decode_problem(error)
+    return CoefficientFileError(
+        f"is not a valid coefficient file ({problem})",
+        file=file,
+        field=path or "$",
+        remedy="write it again with `calib run`; coefficient files are not edited by hand",
+    )
 
 
 def _check_header(data: bytes, file: str | Path | None, upgrades: Mapping[int, Upgrade]) -> int:

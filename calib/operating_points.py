@@ -92,7 +92,7 @@ class PointTable(msgspec.Struct, frozen=True):
     n: int
     own_balance: Array | None
     distinct: list[tuple[int, PointKey]]
-    inverse: NDArray[np.intp]
+    inverse: NDArray[Any]
 
     @classmethod
     def parse(cls, points: Points) -> PointTable:
@@ -157,7 +157,7 @@ def _length(columns: Mapping[str, NDArray[Any]]) -> int:
     return int(n)
 
 
-def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
+def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[Any]]:
     """The distinct whole numbers of a column and the code of each point."""
     top = int(values.max(initial=0))
     if values.ndim == 0 or top > SMALL:
@@ -166,12 +166,12 @@ def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
     present = np.zeros(top + 1, dtype=np.bool_)  # a look-up table is ten times faster than sorting
     present[values] = True
     labels = np.flatnonzero(present)
-    code = np.zeros(top + 1, dtype=np.intp)
+    code = np.zeros(top + 1, dtype=np.int32)
     code[labels] = np.arange(len(labels))
     return labels.tolist(), code[values]
 
 
-def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _group(columns: list[tuple[int, NDArray[Any]]], n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """First row of every distinct combination of codes, in the order of rows, and the combination of each row."""
     key: NDArray[np.intp] = np.zeros(n, dtype=np.intp)
     size = 1
@@ -181,7 +181,8 @@ def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray
         if size * count > MOST_KEYS:  # never more combinations than rows
             labels, key = np.unique(key, return_inverse=True)
             size = len(labels)
-        key = key * count + codes
+        key *= count
+        key += codes
         size *= count
     if size > max(4 * n, SMALL):
         labels, key = np.unique(key, return_inverse=True)
@@ -190,7 +191,7 @@ def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray
     first[key[::-1]] = np.arange(n - 1, -1, -1)  # of several rows the one assigned last stays: the first
     present = np.flatnonzero(first < n)
     order = present[np.argsort(first[present], kind="stable")]
-    number = np.empty(size, dtype=np.intp)
+    number = np.empty(size, dtype=np.int32)
     number[order] = np.arange(len(order))
     return first[order], number[key]
 
@@ -244,7 +245,7 @@ def _categories(name: str, values: Any) -> tuple[list[str], NDArray[np.intp]]:
         codes, words = np.where(codes < 0, len(words), codes), [*words, ""]
     for i in np.flatnonzero(np.bincount(codes.reshape(-1), minlength=len(words))).tolist():
         _require_word(name, words[i])
-    return words, codes.astype(np.intp)
+    return words, codes
 
 
 def _require_word(name: str, word: object) -> None:
@@ -302,7 +303,7 @@ def _counts(name: str, values: Any, *, zero: bool = False) -> NDArray[np.int64]:
     """Whole numbers of at least 1 (or 0, where ``zero``), in the shape they came in."""
     array = np.asarray(values)
     if array.dtype.kind in "iu" and array.size and int(array.min()) >= (not zero) and int(array.max()) <= 2**31:
-        return array.astype(np.int64)
+        return array.astype(np.int64, copy=False)
     found = _positive(name, values, zero=zero)
     whole = (found == np.floor(found)) & (found <= 2**31)
     if not np.all(whole):
