@@ -124,7 +124,9 @@ def release_command(
         return
     for gate in entry.gates:
         print(f"passed: {gate.name} ({gate.found}; limit {gate.limit})")
-    print(f"Released {Registry.open(folder).path_of(entry)} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}")
+    print(
+        f"Released {Registry.open(folder).path_of(entry)} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}"
+    )
     if entry.left_out:
         print(f"released as refused: {', '.join(entry.left_out)}")
     if comparison is not None:
