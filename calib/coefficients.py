@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from calib.display import coefficients_html
 from calib.errors import CoefficientFileError
 from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = "calib-coefficients"
 FORMAT_VERSION = 1
@@ -37,8 +39,8 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 UPGRADES: Mapping[int, Upgrade] = {}
 
 
-class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Strict, immutable, compared by value."""
+class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """Strict, immutable, compared by value; holds no cycles, so that a large file costs no garbage collection."""
 
 
 class _Header(msgspec.Struct):
@@ -327,19 +329,14 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         CoefficientFileError
             Not JSON, an unknown or missing field, a wrong type or version, a non-finite number, a wrong digest.
         """
-        version = _check_header(data, file, upgrades)
         try:
-            if version != FORMAT_VERSION:
-                return _upgraded(data, version, upgrades, file)
             loaded = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem, path = decode_problem(error)
-            raise CoefficientFileError(
-                f"is not a valid coefficient file ({problem})",
-                file=file,
-                field=path or "$",
-                remedy="write it again with `calib run`; coefficient files are not edited by hand",
-            ) from None
+            # Only now, since it costs a second pass: another format, or another version?
+            version = _check_header(data, file, upgrades)
+            if version != FORMAT_VERSION:
+                return _upgraded(data, version, upgrades, file)
+            raise _invalid(error, file) from None
         _require_digest(loaded.digest, loaded.content_digest(), file)
         return loaded
 
@@ -352,7 +349,6 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         CoefficientFileError
             As `from_json`, or the file cannot be read.
         """
-        path = Path(path)
         return cls.from_json(read_bytes(path, kind=CoefficientFileError), file=path)
 
     def save(self, path: str | Path) -> bool:
@@ -367,6 +363,8 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         OutputError
             The folder cannot be written.
         """
+        from pathlib import Path
+
         path = Path(path)
         if self.digest != self.content_digest():
             raise CoefficientFileError("is not that of the content", field="digest", remedy="call sealed() first")
@@ -411,7 +409,20 @@ def _upgraded(data: bytes, version: int, upgrades: Mapping[int, Upgrade], file: 
     while version < FORMAT_VERSION:
         content = upgrades[version](content)
         version += 1
-    return msgspec.convert(content, CoefficientSet)
+    try:
+        return msgspec.convert(content, CoefficientSet)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, file) from None
+
+
+def _invalid(error: Exception, file: str | Path | None) -> CoefficientFileError:
+    problem, path = decode_problem(error)
+    return CoefficientFileError(
+        f"is not a valid coefficient file ({problem})",
+        file=file,
+        field=path or "$",
+        remedy="write it again with `calib run`; coefficient files are not edited by hand",
+    )
 
 
 def _check_header(data: bytes, file: str | Path | None, upgrades: Mapping[int, Upgrade]) -> int:

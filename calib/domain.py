@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from calib.coefficients import Coefficient, Span
 from calib.errors import OutsideDomainError, PointError, UsageError
@@ -20,8 +21,7 @@ from calib.residual import FREE, ResidualForm
 EXTRAPOLATABLE = ("backend_version", "tp", "pp", "gpus", "isl", "osl", "concurrency")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """The nearest covered point, and how far outside the asked one lies: ``doublings`` [1], 0 inside."""
 
     pp: float
@@ -88,8 +88,7 @@ def place(c: Coefficient, key: PointKey, row: int, form: ResidualForm, allowed: 
     )
 
 
-@dataclass(frozen=True)
-class _Checked:
+class _Checked(msgspec.Struct, frozen=True):
     """One point against one domain, field by field."""
 
     c: Coefficient

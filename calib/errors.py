@@ -6,8 +6,10 @@ that a nightly log line is enough to act on.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EXIT_DONE = 0
 EXIT_GATE = 1

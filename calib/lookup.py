@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from calib.coefficients import BalanceFactor, Coefficient, CoefficientSet
@@ -16,8 +16,7 @@ from calib.residual import FORMS, FREE, ResidualForm, free_form
 FILL_RULES = ("occupancy", "linear")
 
 
-@dataclass(frozen=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """What the caller opted in to."""
 
     refused: frozenset[str]

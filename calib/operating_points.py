@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,8 +35,7 @@ class Points(Protocol):
     def __getitem__(self, key: str, /) -> Any: ...
 
 
-@dataclass(frozen=True)
-class PointKey:
+class PointKey(msgspec.Struct, frozen=True):
     """One distinct configuration; ``concurrency`` 0 where it is not stated."""
 
     model: str
@@ -56,8 +56,7 @@ class PointKey:
         return f"{self.model}{p} on {self.backend} {self.backend_version} / {self.system} at TP{self.tp}/PP{self.pp}{c}"
 
 
-@dataclass(frozen=True)
-class Codes:
+class Codes(msgspec.Struct, frozen=True):
     """A text column as a prediction service holds it: ``categories[codes[i]]`` is the text of point i.
 
     ``codes`` are whole numbers of shape (n,), or one for all points; -1 stands for "not stated". A pandas ``Categorical``, or
@@ -87,14 +86,13 @@ class CalibratedArray(np.ndarray):
         self.calib_applied = getattr(obj, "calib_applied", "")
 
 
-@dataclass(frozen=True)
-class PointTable:
+class PointTable(msgspec.Struct, frozen=True):
     """The points, checked and reduced: the distinct configurations, each with its first row, and which one each point has."""
 
     n: int
     own_balance: Array | None
     distinct: list[tuple[int, PointKey]]
-    inverse: NDArray[np.intp]
+    inverse: NDArray[Any]
 
     @classmethod
     def parse(cls, points: Points) -> PointTable:
@@ -159,7 +157,7 @@ def _length(columns: Mapping[str, NDArray[Any]]) -> int:
     return int(n)
 
 
-def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
+def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[Any]]:
     """The distinct whole numbers of a column and the code of each point."""
     top = int(values.max(initial=0))
     if values.ndim == 0 or top > SMALL:
@@ -168,12 +166,12 @@ def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
     present = np.zeros(top + 1, dtype=np.bool_)  # a look-up table is ten times faster than sorting
     present[values] = True
     labels = np.flatnonzero(present)
-    code = np.zeros(top + 1, dtype=np.intp)
+    code = np.zeros(top + 1, dtype=np.int32)
     code[labels] = np.arange(len(labels))
     return labels.tolist(), code[values]
 
 
-def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _group(columns: list[tuple[int, NDArray[Any]]], n: int) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """First row of every distinct combination of codes, in the order of rows, and the combination of each row."""
     key: NDArray[np.intp] = np.zeros(n, dtype=np.intp)
     size = 1
@@ -183,7 +181,8 @@ def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray
         if size * count > MOST_KEYS:  # never more combinations than rows
             labels, key = np.unique(key, return_inverse=True)
             size = len(labels)
-        key = key * count + codes
+        key *= count
+        key += codes
         size *= count
     if size > max(4 * n, SMALL):
         labels, key = np.unique(key, return_inverse=True)
@@ -192,14 +191,16 @@ def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray
     first[key[::-1]] = np.arange(n - 1, -1, -1)  # of several rows the one assigned last stays: the first
     present = np.flatnonzero(first < n)
     order = present[np.argsort(first[present], kind="stable")]
-    number = np.empty(size, dtype=np.intp)
+    number = np.empty(size, dtype=np.int32)
     number[order] = np.arange(len(order))
     return first[order], number[key]
 
 
 def _column(name: str, values: Any) -> NDArray[Any]:
     """One column as an array of shape () or (n,)."""
-    if np.ma.isMaskedArray(values):
+    if (masked := sys.modules.get("numpy.ma")) is not None and masked.isMaskedArray(
+        values
+    ):  # a look at np.ma imports it
         raise PointError("is a masked array", field=name, remedy="fill it, or leave the masked points out")
     try:  # text stays Python text: numpy's own would drop a trailing NUL, and match another name
         array = np.asarray(values, dtype=object if name in (*TEXT_FIELDS, "precision") else None)
@@ -244,7 +245,7 @@ def _categories(name: str, values: Any) -> tuple[list[str], NDArray[np.intp]]:
         codes, words = np.where(codes < 0, len(words), codes), [*words, ""]
     for i in np.flatnonzero(np.bincount(codes.reshape(-1), minlength=len(words))).tolist():
         _require_word(name, words[i])
-    return words, codes.astype(np.intp)
+    return words, codes
 
 
 def _require_word(name: str, word: object) -> None:
@@ -302,7 +303,7 @@ def _counts(name: str, values: Any, *, zero: bool = False) -> NDArray[np.int64]:
     """Whole numbers of at least 1 (or 0, where ``zero``), in the shape they came in."""
     array = np.asarray(values)
     if array.dtype.kind in "iu" and array.size and int(array.min()) >= (not zero) and int(array.max()) <= 2**31:
-        return array.astype(np.int64)
+        return array.astype(np.int64, copy=False)
     found = _positive(name, values, zero=zero)
     whole = (found == np.floor(found)) & (found <= 2**31)
     if not np.all(whole):

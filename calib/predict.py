@@ -6,11 +6,11 @@ wherever the coefficient file does not cover the question; a caller may widen it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,13 +41,15 @@ from calib.provenance import SHORT
 from calib.registry import SHIPPED, Registry
 from calib.residual import ResidualForm
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 Array = NDArray[np.float64]
 Correction = Literal["on", "off"]
 __all__ = ["Codes", "Correction", "Prediction", "Predictor", "load_released"]
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(msgspec.Struct, frozen=True):
     """Predicted values, one an operating point.
 
     Attributes
@@ -91,8 +93,7 @@ class Prediction:
 NOWHERE = Place(1.0, 0.0)
 
 
-@dataclass(frozen=True)
-class _Resolved:
+class _Resolved(msgspec.Struct, frozen=True):
     """What one distinct configuration resolves to."""
 
     key: PointKey
@@ -153,7 +154,7 @@ class Predictor:
         if path is None:
             return load_released(registry or SHIPPED, points=points, reference=reference)
         coefficients = CoefficientSet.load(path)
-        asked = dict.fromkeys(Path(f) for f in (registry, Path(path).parent, SHIPPED) if f is not None)
+        asked = dict.fromkeys(os.fspath(f) for f in (registry, os.path.dirname(path), SHIPPED) if f is not None)
         for folder in asked:
             Registry.open(folder).require_standing(coefficients, path)
         return cls(coefficients, source=str(path))
@@ -253,11 +254,13 @@ class Predictor:
         _require_not_applied(wanted, given := points[wanted])
         f = self.factor(points, allow_refused=allow_refused, extrapolate=extrapolate, correction=correction)
         base = positive_numbers(wanted, given, len(f.value))
+        for column in {id(a): a for a in (f.value, f.stderr, f.low, f.high)}.values():  # in place: they are ours alone
+            np.multiply(column, base, out=column)
         return Prediction(
-            value=base * f.value,
-            stderr=base * f.stderr,
-            low=base * f.low,
-            high=base * f.high,
+            value=f.value,
+            stderr=f.stderr,
+            low=f.low,
+            high=f.high,
             flags=f.flags,
             unit="tok/s",
             reference=f.reference,
@@ -327,7 +330,7 @@ def load_released(
     opened, lacks = Registry.open(registry), []
     for entry in opened.current:
         coefficients = opened.load(entry)
-        predictor = Predictor(coefficients, source=str(opened.folder / entry.file))
+        predictor = Predictor(coefficients, source=opened.path_of(entry))
         if reference is not None and coefficients.reference != reference:
             lacks.append(f"{entry.digest[:SHORT]} has reference '{coefficients.reference}'")
             continue

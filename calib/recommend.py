@@ -98,6 +98,7 @@ class Recommendation:
     left_out: tuple[tuple[Candidate, str], ...]
     applied: str
     source: str
+    reference: Reference = "baseline"
 
     @property
     def best(self) -> Choice:
@@ -124,6 +125,8 @@ class Recommendation:
             lines.append(f"without an interval, so it is not known whether they differ from it: {', '.join(unknown)}")
         if shaky := [c.candidate.name for c in self.choices if c.extrapolated]:
             lines.append(f"rest on an extrapolation or a refused form: {', '.join(shaky)}")
+        if self.reference == "model":
+            lines.append("no interval holds the error of the model's own PP=1 prediction, which is not calibrated")
         own = self.uncalibrated_best()
         if own is not None and (own.tp, own.pp, own.replicas) != (first.tp, first.pp, first.replicas):
             lines.append(f"the uncalibrated model would have chosen {own.name}")
@@ -216,7 +219,9 @@ def recommend(
     ranked = sorted(best.values(), key=lambda c: -c.value)
     choices = tuple(_against(ranked[0], c) for c in ranked)
     applied = predictor.coefficients.digest if correction == "on" else "none"
-    return Recommendation(question, choices, tuple(left_out), applied, predictor.source)
+    return Recommendation(
+        question, choices, tuple(left_out), applied, predictor.source, predictor.coefficients.reference
+    )
 
 
 def campaign_candidates(campaign: Campaign, question: Question, matching: Matching) -> list[Candidate]:

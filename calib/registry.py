@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -20,8 +18,12 @@ from calib.coefficients import CoefficientSet
 from calib.errors import OutputError, RegistryError, WithdrawnError
 from calib.provenance import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 FILE_NAME = "registry.jsonl"
-SHIPPED = Path(__file__).parent / "data" / "released"
+# Text and os.path rather than pathlib, whose import a prediction service would wait for.
+SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "released")
 FIRST = "0" * 64
 
 
@@ -58,11 +60,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     previous: str = FIRST
 
 
-@dataclass(frozen=True)
-class Registry:
+class Registry(msgspec.Struct, frozen=True):
     """A folder of released files and what was said of them, in the order it was said."""
 
-    folder: Path
+    folder: str
     entries: tuple[Entry, ...]
 
     @classmethod
@@ -74,9 +75,9 @@ class Registry:
         RegistryError
             A line is torn, not valid, or does not follow the line before it.
         """
-        path = Path(folder) / FILE_NAME
-        if not path.exists():
-            return cls(Path(folder), ())
+        path = os.path.join(folder, FILE_NAME)
+        if not os.path.exists(path):
+            return cls(os.fspath(folder), ())
         data = read_bytes(path, kind=RegistryError)
         whole, torn = _split(data)
         if torn:
@@ -85,7 +86,16 @@ class Registry:
                 file=path,
                 remedy="repeat it with `calib release` or `calib withdraw`, which set the torn line aside",
             )
-        return cls(Path(folder), tuple(_entries(whole, path)))
+        return cls(os.fspath(folder), tuple(_entries(whole, path)))
+
+    @property
+    def file(self) -> str:
+        """The path of the list."""
+        return os.path.join(self.folder, FILE_NAME)
+
+    def path_of(self, entry: Entry) -> str:
+        """The path of a released file."""
+        return os.path.join(self.folder, entry.file)
 
     @property
     def releases(self) -> tuple[Entry, ...]:
@@ -118,7 +128,7 @@ class Registry:
         known = ", ".join(e.digest[:SHORT] for e in self.releases) or "nothing"
         raise RegistryError(
             f"names {len(found)} released files",
-            file=self.folder / FILE_NAME,
+            file=self.file,
             field="digest",
             value=digest,
             remedy=f"give one of those that are released: {known}",
@@ -134,11 +144,11 @@ class Registry:
         RegistryError
             It is another file than was released.
         """
-        loaded = CoefficientSet.load(self.folder / entry.file)
+        loaded = CoefficientSet.load(self.path_of(entry))
         if loaded.digest != entry.digest:
             raise RegistryError(
                 "is not the file that was released under this name",
-                file=self.folder / entry.file,
+                file=self.path_of(entry),
                 field="digest",
                 value=loaded.digest[:SHORT],
                 remedy=f"restore the file with digest {entry.digest[:SHORT]}",
@@ -183,7 +193,7 @@ class Registry:
         """
         name = f"coefficients-{coefficients.digest[:SHORT]}.json"
         _make(self.folder)
-        coefficients.save(self.folder / name)
+        coefficients.save(os.path.join(self.folder, name))
         return self._append(
             Entry(
                 action="release", digest=coefficients.digest, candidate=candidate, file=name, at=now_utc(),
@@ -207,7 +217,7 @@ class Registry:
         if earlier := self.withdrawal(released.digest):
             raise RegistryError(
                 f"was withdrawn already at {earlier.at} by {earlier.by}: {earlier.why}",
-                file=self.folder / FILE_NAME, field="digest", value=released.digest[:SHORT], remedy="leave it",
+                file=self.file, field="digest", value=released.digest[:SHORT], remedy="leave it",
             )  # fmt: skip
         return self._append(
             msgspec.structs.replace(
@@ -219,7 +229,7 @@ class Registry:
         """One write and fsync under a lock; a torn last line is cut off and kept in the entry."""
         import fcntl
 
-        path = self.folder / FILE_NAME
+        path = self.file
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -257,10 +267,10 @@ def open_to_append(folder: str | Path) -> Registry:
     RegistryError
         Another line is not valid.
     """
-    path = Path(folder) / FILE_NAME
-    if not path.exists():
-        return Registry(Path(folder), ())
-    return Registry(Path(folder), tuple(_entries(_split(read_bytes(path, kind=RegistryError))[0], path)))
+    path = os.path.join(folder, FILE_NAME)
+    if not os.path.exists(path):
+        return Registry(os.fspath(folder), ())
+    return Registry(os.fspath(folder), tuple(_entries(_split(read_bytes(path, kind=RegistryError))[0], path)))
 
 
 def _split(data: bytes) -> tuple[bytes, bytes]:
@@ -269,7 +279,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def _entries(data: bytes, path: Path) -> Iterator[Entry]:
+def _entries(data: bytes, path: str) -> Iterator[Entry]:
     previous = FIRST
     for number, line in enumerate(data.splitlines(), start=1):
         try:
@@ -292,9 +302,9 @@ def _entries(data: bytes, path: Path) -> Iterator[Entry]:
         yield entry
 
 
-def _make(folder: Path) -> None:
+def _make(folder: str) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise OutputError(
             f"cannot be made ({error.strerror or error})",

@@ -117,7 +117,7 @@ def _require_new(registry: Registry, candidate: CoefficientSet, why: str) -> Non
             said = f"and withdrawn at {gone.at} by {gone.by}: {gone.why}" if gone else f"at {entry.at} by {entry.by}"
             raise RegistryError(
                 f"was released already {said}",
-                file=registry.folder / entry.file, field="digest", value=candidate.digest[:SHORT],
+                file=registry.path_of(entry), field="digest", value=candidate.digest[:SHORT],
                 remedy="fit again from corrected inputs" if gone else "nothing is to be done",
             )  # fmt: skip
 

@@ -368,8 +368,8 @@ def test_the_prediction_path_loads_numpy_and_nothing_heavier(vllm, tmp_path):
         f"p = Predictor.load({str(path)!r}).factor({POINT!r})\n"
         "heavy = {'pandas', 'pandera', 'scipy', 'statsmodels', 'matplotlib', 'pydantic', 'typer', 'rich', 'jinja2'}\n"
         "third = {m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names) - {'__main__'}\n"
-        "own = {m for m in third if not m.startswith(('_', 'calib', 'sitecustomize'))}\n"
-        "own -= {'numpy', 'msgspec', 'typing_extensions'}\n"
+        "own = {m for m in third if not m.startswith(('_', 'calib', 'sitecustomize'))} - {'numpy', 'msgspec'}\n"
+        "own -= {'typing_extensions'}  # msgspec asks for it\n"
         "import os; own = {m for m in own if 'site-packages' in (getattr(sys.modules.get(m), '__file__', '') or '')}\n"
         "print(sorted(heavy & set(sys.modules)), sorted(own), p.value[0].hex())"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 
 import jsonschema
 import msgspec
@@ -53,7 +54,7 @@ def test_a_release_is_a_copy_with_an_entry_that_says_who_when_why_and_which_gate
     registry = Registry.open(tmp_path / "registry")
     assert registry.entries == (entry,)
     assert registry.load(entry) == candidate
-    assert sorted(p.name for p in registry.folder.iterdir()) == [entry.file, FILE_NAME]
+    assert sorted(p.name for p in Path(registry.folder).iterdir()) == [entry.file, FILE_NAME]
 
 
 def test_a_second_release_supersedes_the_first_and_says_what_moved(peak_set, tmp_path):
@@ -266,7 +267,7 @@ def test_every_shipped_release_can_still_be_read_and_evaluated():
         assert c.content_digest() == entry.digest
         assert calib.Predictor(c)
         jsonschema.validate(json.loads(c.to_json()), json_schema())
-    assert {p.name for p in SHIPPED.glob("*.json")} == {e.file for e in registry.releases}
+    assert {p.name for p in Path(SHIPPED).glob("*.json")} == {e.file for e in registry.releases}
 
 
 def test_without_a_path_and_a_registry_the_shipped_ones_answer():

@@ -250,7 +250,7 @@ def _standing(file: Path | None, registry: Path | None) -> list[Predictor]:
     if file is not None:
         return [Predictor.load(file, registry=registry)]
     opened = Registry.open(registry or SHIPPED)
-    return [Predictor(opened.load(e), source=str(opened.folder / e.file)) for e in opened.current]
+    return [Predictor(opened.load(e), source=opened.path_of(e)) for e in opened.current]
 
 
 def _said(predictor: Predictor, options: dict[str, Any]) -> str:

@@ -135,6 +135,7 @@ def release_command(
 ) -> None:
     """Copy a candidate into a registry; refuses REFUSED coefficients and failing gates."""
     from calib.coefficients import CoefficientSet
+    from calib.registry import Registry
     from calib.release import release
 
     folder = _writable(registry)
@@ -146,7 +147,9 @@ def release_command(
         return
     for gate in entry.gates:
         print(f"passed: {gate.name} ({gate.found}; limit {gate.limit})")
-    print(f"Released {folder / entry.file} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}")
+    print(
+        f"Released {Registry.open(folder).path_of(entry)} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}"
+    )
     if entry.left_out:
         print(f"released as refused: {', '.join(entry.left_out)}")
     if comparison is not None:

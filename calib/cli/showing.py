@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -63,7 +64,7 @@ def coefficient_rows(c: CoefficientSet) -> Table:
 def standing(c: CoefficientSet, registries: Iterable[Registry]) -> str:
     """Whether the file is released, superseded or withdrawn, by the registries that were asked."""
     lines = []
-    for registry in {r.folder.resolve(): r for r in registries}.values():
+    for registry in {os.path.abspath(r.folder): r for r in registries}.values():
         if gone := registry.withdrawal(c.digest):
             lines.append(f"WITHDRAWN in {registry.folder} at {gone.at} by {gone.by}: {gone.why}")
             continue
@@ -215,7 +216,7 @@ def choice_rows(r: Recommendation) -> Table:
     columns = (
         Column("rank", "rank", "int"), Column("tp", "TP", "int"), Column("pp", "PP", "int"),
         Column("replicas", "replicas", "int"), Column("concurrency", "C [requests]"),
-            Column("value", "calibrated [tok/s]", "percent"),
+        Column("value", "calibrated [tok/s]", "percent"),
         Column("interval", "95 % interval [tok/s]"), Column("per_gpu", "[tok/s a GPU]", "percent"),
         Column("own", "uncalibrated [tok/s]", "percent"), Column("ttft", "TTFT, not calibrated [ms]", "points"),
         Column("tpot", "TPOT, not calibrated [ms]", "points"), Column("flag", "rests on"),
