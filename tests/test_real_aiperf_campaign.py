@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ CAMPAIGN = TESTS / "data" / "emulated-aiperf"
 TRUTH = 0.2
 SLOWDOWN = 2.0
 TOPOLOGIES = {(8, 1), (4, 2), (2, 4), (1, 8)}
-CONCURRENCIES = (8, 16, 24, 32)
+CONCURRENCIES = (8, 16, 24)
+SCENARIO = replace(SCENARIOS["clean-log2"], knee=14.0)  # as it was measured, see tests/tools/README.md
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -58,12 +60,12 @@ def test_every_run_is_read_and_none_is_set_aside():
 
 
 def test_throughputs_are_those_of_the_engine_in_virtual_time():
-    """Over HTTP, within 2 % where requests are long; at lower load the client's own cost comes in, up to 6 %."""
+    """Over HTTP, within 2 % where requests are long; at lower load the client's own cost comes in, up to 4 %."""
     runs = load_campaign(CAMPAIGN).runs.set_index(["tp", "pp", "concurrency"])["output_tokens_per_s"]
-    for cell in cells(SCENARIOS["clean-log2"], waves=10):
+    for cell in cells(SCENARIO, waves=10, concurrencies=CONCURRENCIES):
         c = cell.load.concurrency
         ratio = SLOWDOWN * runs[(cell.spec.tp, cell.spec.pp, c)] / output_tokens_per_s(serve(cell.spec, cell.load)[1])
-        assert 0.98 <= ratio <= 1.02 if c >= 16 else 0.94 <= ratio <= 1.0, cell.name
+        assert 0.98 <= ratio <= 1.02 if c >= 16 else 0.96 <= ratio <= 1.0, cell.name
 
 
 def test_the_efficiencies_at_the_peak_are_balance_times_the_law():
