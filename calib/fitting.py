@@ -94,6 +94,29 @@ class FitResult:
         kinds = (("model", self.series), ("backend", self.pools), ("system", self.systems), ("flat", self.flat))
         return pd.DataFrame([_table_row(kind, s) for kind, members in kinds for s in members])
 
+    def unmeasured(self, backend: str, *, size_b: float, model_sizes_b: Mapping[str, float] | None = None) -> Estimate:
+        """The parameters of a model of ``size_b`` billion parameters that was not measured, with their prediction interval.
+
+        From the models of the backend that are not refused, with a slope in the logarithm of the size (of the campaign's
+        ``model_sizes_b`` where none are given); the t quantile has k - 3 degrees of freedom for k models.
+
+        Raises
+        ------
+        UsageError
+            Sizes are unknown, or the models are too few for a slope and an interval.
+        """
+        sizes = model_sizes_b or self.decomposition.campaign.config.model_sizes_b
+        members = [s for s in self.series if s.key["backend"] == backend and s.verdict != "REFUSED"]
+        found = pool_of(members, sizes)
+        if found is None or len(found.mean) < 2 or found.quantile is None:
+            raise UsageError(
+                f"has {len(members)} models that fit, too few of known size for a slope and its interval", field="backend",
+                value=backend, remedy="measure four models or more of different sizes, and state model_sizes_b",
+            )  # fmt: skip
+        values, covariance = found.new(np.array([1.0, math.log10(size_b)]))
+        n = sum(m.curve.n for m in members)
+        return make_estimate(members[0].form, values, covariance, None, dof=found.dof, n=n, quantile=found.quantile)
+
     def deviations(self) -> pd.DataFrame:
         """How far each (tp, pp) of each series lies off the curve through its other levels [%], with stderr and p-value."""
         rows = [

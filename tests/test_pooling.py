@@ -80,6 +80,11 @@ def test_a_size_covariate_is_a_slope_and_predicts_by_size(simulated):
     value, _ = found.new(np.array([1.0, 1.5]))
     assert value[0] == pytest.approx(0.1 + 0.05 * 1.5)
     assert found.dof == 1
+    estimate = result.unmeasured("vllm", size_b=10**1.5, model_sizes_b=sizes)
+    assert estimate.values[0] == pytest.approx(0.1 + 0.05 * 1.5)
+    assert estimate.t_quantile == pytest.approx(stats.t.ppf(0.975, 1))
+    with pytest.raises(UsageError, match="too few of known size"):
+        result.unmeasured("sglang", size_b=8.0, model_sizes_b=sizes)
 
 
 def test_partial_pooling_draws_measured_models_together(simulated):
