@@ -223,3 +223,17 @@ def _block(title: str, says: str, table: str, note: str = "") -> str:
     tail = f"<p>{_text(note)}</p>" if note else ""
     says = html.escape(" ".join(printable(says[:1000]).split()))
     return f"<div><p><strong>{_text(title)}</strong><br>{says}</p>{table}{tail}</div>"
+
+
+def csv_cell(value: object) -> object:
+    """A cell that a spreadsheet shows as the text it is: one that it would take for a formula gets an apostrophe.
+
+    Names come from files, and a model may be called ``=HYPERLINK(...)``. Numbers stay numbers.
+    """
+    if not isinstance(value, str) or value[:1] not in ("=", "+", "-", "@", "\t", "\r"):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return "'" + value
+    return value

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import calib
-from calib.display import LONGEST, ROWS
+from calib.display import LONGEST, ROWS, csv_cell
 from calib.workflow import calibrate
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -166,3 +166,14 @@ def test_refusals_say_why():
     assert "REFUSED" in refused
     assert "1 models: 1 REFUSED" in refused
     assert "not monotone" in refused or "misses the points" in refused
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ('=HYPERLINK("http://x.invalid")', "'=HYPERLINK(\"http://x.invalid\")"), ("@SUM(A1)", "'@SUM(A1)"), ("-2+3", "'-2+3"),
+        ("-1.5", "-1.5"), ("+1e3", "+1e3"), (-1.5, -1.5), ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"), ("", ""), (None, None),
+    ],
+)  # fmt: skip
+def test_a_spreadsheet_shows_a_name_as_text(cell, shown):
+    assert csv_cell(cell) == shown

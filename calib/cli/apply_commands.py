@@ -336,6 +336,8 @@ def _engine_recommendation(
 def _print_csv(rows: list[dict[str, Any]], columns: list[str]) -> None:
     import csv
 
+    from calib.display import csv_cell
+
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({k: csv_cell(v) for k, v in row.items()} for row in rows)

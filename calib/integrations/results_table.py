@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calib.display import csv_cell
 from calib.errors import AlreadyAppliedError, CalibError, PointError, PredictionError
 from calib.operating_points import APPLIED_FIELD, BASELINE_FIELD, MODEL_FIELD, NOT_APPLIED
 from calib.predict import Correction, Prediction, Predictor
@@ -64,7 +65,7 @@ class Applied:
         stream = io.StringIO()
         writer = csv.DictWriter(stream, self.columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows)
+        writer.writerows({k: csv_cell(v) for k, v in row.items()} for row in self.rows)
         return stream.getvalue()
 
     def describe(self) -> list[str]:
