@@ -11,6 +11,7 @@ floats in their shortest form that reads back to the same double. The same input
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,8 +30,19 @@ Matching = Literal["peak", "matched"]
 BalanceKind = Literal["decode", "mixed", "none"]
 
 
+Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
+# From a format version to the next one, over the plain document. Empty while there is only one version; a released file of
+# an older version stays readable by adding its step here, and stays in the tests.
+UPGRADES: Mapping[int, Upgrade] = {}
+
+
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Strict, immutable, compared by value."""
+
+
+class _Header(msgspec.Struct):
+    format: Any = None
+    format_version: Any = None
 
 
 class VersionRange(_Record, frozen=True, kw_only=True):
@@ -271,15 +283,16 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 < self.error_floor < 1:
             raise ValueError(f"the error floor {self.error_floor:g} is not in (0, 1)")
-        keys = [(c.system, c.backend, c.backend_versions, c.model, c.precision) for c in self.coefficients]
-        if twice := next((k for k in keys if keys.count(k) > 1), None) if len(set(keys)) < len(keys) else None:
-            raise ValueError(f"two coefficients have the key {twice[0]}, {twice[1]}, {twice[3]}")
+        seen: set[tuple[object, ...]] = set()
+        for c in self.coefficients:
+            key = (c.system, c.backend, c.backend_versions.first, c.backend_versions.last, c.model, c.precision)
+            if key in seen:
+                raise ValueError(f"two coefficients have the key {c.system}, {c.backend}, {c.model}")
+            seen.add(key)
 
     def content_digest(self) -> str:
         """The digest that the content has, whatever ``digest`` says."""
-        content = msgspec.to_builtins(self)
-        del content["digest"], content["created"]
-        return sha256_bytes(msgspec.json.encode(content, order="sorted"))
+        return _digest({name: getattr(self, name) for name in self.__struct_fields__})
 
     def sealed(self) -> CoefficientSet:
         """The same content with its digest filled in.
@@ -297,16 +310,20 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes, *, file: str | Path | None = None) -> CoefficientSet:
-        """Parse and check a document.
+    def from_json(
+        cls, data: bytes, *, file: str | Path | None = None, upgrades: Mapping[int, Upgrade] = UPGRADES
+    ) -> CoefficientSet:
+        """Parse and check a document; one of an older format version is upgraded step by step, its digest kept.
 
         Raises
         ------
         CoefficientFileError
             Not JSON, an unknown or missing field, a wrong type or version, a non-finite number, a wrong digest.
         """
-        _check_header(data, file)
+        version = _check_header(data, file, upgrades)
         try:
+            if version != FORMAT_VERSION:
+                return _upgraded(data, version, upgrades, file)
             loaded = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             problem, path = decode_problem(error)
@@ -316,14 +333,7 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
                 field=path or "$",
                 remedy="write it again with `calib run`; coefficient files are not edited by hand",
             ) from None
-        if loaded.digest != (actual := loaded.content_digest()):
-            raise CoefficientFileError(
-                f"does not match the content, whose digest is {actual}: the file was altered",
-                file=file,
-                field="digest",
-                value=loaded.digest,
-                remedy="restore the file or write it again with `calib run`",
-            )
+        _require_digest(loaded.digest, loaded.content_digest(), file)
         return loaded
 
     @classmethod
@@ -370,26 +380,54 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": FORMAT, **schema}
 
 
-def _check_header(data: bytes, file: str | Path | None) -> None:
-    """Say 'another format' or 'a newer version' plainly, before the types are looked at."""
+def _digest(content: dict[str, Any]) -> str:
+    """SHA-256 of a document's content, without ``digest`` and ``created``."""
+    counted = {name: value for name, value in content.items() if name not in ("digest", "created")}
+    return sha256_bytes(msgspec.json.encode(counted, order="sorted"))
 
-    class Header(msgspec.Struct):
-        format: Any = None
-        format_version: Any = None
 
+def _require_digest(stated: object, actual: str, file: str | Path | None) -> None:
+    if stated != actual:
+        raise CoefficientFileError(
+            f"does not match the content, whose digest is {actual}: the file was altered",
+            file=file,
+            field="digest",
+            value=stated,
+            remedy="restore the file or write it again with `calib run`",
+        )
+
+
+def _upgraded(data: bytes, version: int, upgrades: Mapping[int, Upgrade], file: str | Path | None) -> CoefficientSet:
+    """A document of an older version as one of today's; its digest is checked first, and stays its name."""
+    content = msgspec.json.decode(data)
+    _require_digest(content.get("digest"), _digest(content), file)
+    while version < FORMAT_VERSION:
+        content = upgrades[version](content)
+        version += 1
+    return msgspec.convert(content, CoefficientSet)
+
+
+def _check_header(data: bytes, file: str | Path | None, upgrades: Mapping[int, Upgrade]) -> int:
+    """The format version; says 'another format' or 'a newer version' plainly, before the types are looked at."""
     try:
-        header = msgspec.json.decode(data, type=Header)
+        header = msgspec.json.decode(data, type=_Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CoefficientFileError(
             f"is not a JSON document of the coefficient format ({decode_problem(error)[0]})",
             file=file,
             remedy=f"give a {FILE_NAME} written by `calib run`",
         ) from None
-    for field, seen, wanted in (
-        ("format", header.format, FORMAT),
-        ("format_version", header.format_version, FORMAT_VERSION),
+    version = header.format_version
+    known = (
+        isinstance(version, int)
+        and not isinstance(version, bool)
+        and (version == FORMAT_VERSION or version in upgrades)
+    )
+    for field, seen, wanted, good in (
+        ("format", header.format, FORMAT, header.format == FORMAT),
+        ("format_version", version, FORMAT_VERSION, known),
     ):
-        if seen != wanted or isinstance(seen, bool):
+        if not good:
             raise CoefficientFileError(
                 f"must be {wanted!r} for this version of calib",
                 file=file,
@@ -397,6 +435,7 @@ def _check_header(data: bytes, file: str | Path | None) -> None:
                 value=seen,
                 remedy=f"give a {FILE_NAME} written by `calib run`, or install the calib version that wrote it",
             )
+    return int(version)
 
 
 def _require_finite(value: Any, where: str, file: str | Path | None) -> None:

@@ -125,6 +125,10 @@ class CoefficientFileError(CalibError):
     """A coefficient file is unreadable, invalid, altered, or would be overwritten."""
 
 
+class RegistryError(CalibError):
+    """A registry of released files is torn, altered, or asked for what it does not hold."""
+
+
 class OutputError(CalibError):
     """A result could not be written; nothing that existed was touched."""
 
@@ -135,6 +139,14 @@ class ReplayPipelineError(CalibError):
 
 class PredictionError(CalibError):
     """A prediction was refused."""
+
+
+class WithdrawnError(PredictionError):
+    """The coefficient file was withdrawn."""
+
+
+class NothingReleasedError(PredictionError):
+    """No released file covers the question."""
 
 
 class PointError(PredictionError):

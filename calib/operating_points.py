@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +20,9 @@ OPTIONAL_FIELDS = ("precision", "dp", "concurrency", "balance_factor")
 BASELINE_FIELD = "baseline_output_tokens_per_s"
 MODEL_FIELD = "model_output_tokens_per_s"
 APPLIED_FIELD = "calib_applied"
+NOT_APPLIED = "none"  # what `APPLIED_FIELD` says where correction was turned off
+SMALL = 1 << 16  # whole numbers up to here are coded by a look-up table
+MOST_KEYS = 1 << 62
 QUANTITIES = (BASELINE_FIELD, MODEL_FIELD)
 FIELDS = (*TEXT_FIELDS, *COUNT_FIELDS, *OPTIONAL_FIELDS, *QUANTITIES)
 
@@ -53,48 +57,144 @@ class PointKey:
 
 
 @dataclass(frozen=True)
+class Codes:
+    """A text column as a prediction service holds it: ``categories[codes[i]]`` is the text of point i.
+
+    ``codes`` are whole numbers of shape (n,), or one for all points; -1 stands for "not stated". A pandas ``Categorical``, or
+    any object with ``codes`` and ``categories``, is taken the same way.
+    """
+
+    codes: Any
+    categories: Sequence[str]
+
+
+class CalibratedArray(np.ndarray):
+    """Numbers that a coefficient file was applied to; they, their slices and what is computed from them say so.
+
+    ``calib_applied`` is the digest of that file, so that `Predictor.throughput` can refuse to correct them again.
+    """
+
+    calib_applied: str
+
+    @classmethod
+    def of(cls, values: Array, applied: str) -> CalibratedArray:
+        """``values`` with the mark; no copy."""
+        marked = values.view(cls)
+        marked.calib_applied = applied
+        return marked
+
+    def __array_finalize__(self, obj: Any) -> None:
+        self.calib_applied = getattr(obj, "calib_applied", "")
+
+
+@dataclass(frozen=True)
 class PointTable:
-    """The points, checked: whole numbers as int64 of shape (n,), and the distinct configurations among them."""
+    """The points, checked and reduced: the distinct configurations, each with its first row, and which one each point has."""
 
     n: int
-    counts: dict[str, NDArray[np.int64]]
     own_balance: Array | None
     distinct: list[tuple[int, PointKey]]
     inverse: NDArray[np.intp]
 
     @classmethod
     def parse(cls, points: Points) -> PointTable:
-        if APPLIED_FIELD in points:
-            raise AlreadyAppliedError(
-                "says that this table has been corrected before",
-                field=APPLIED_FIELD,
-                remedy="start from the uncorrected table",
-            )
+        """Check a table and find its distinct configurations.
+
+        Raises
+        ------
+        PointError
+            A field is missing, empty, not a possible value, or of another length.
+        AlreadyAppliedError
+            The table says that a coefficient file was applied to it.
+        """
+        _require_uncorrected(points)
         if missing := [name for name in (*TEXT_FIELDS, *COUNT_FIELDS) if name not in points]:
             raise PointError("is missing", field=missing[0], remedy=f"a point states {', '.join(missing)} as well")
-        optional = (f for f in (*OPTIONAL_FIELDS, *QUANTITIES) if f in points)
-        raw = {name: _column(name, points[name]) for name in (*TEXT_FIELDS, *COUNT_FIELDS, *optional)}
-        try:
-            (n,) = np.broadcast_shapes(*(a.shape for a in raw.values()), (1,))
-        except ValueError:
-            sizes = ", ".join(f"{k}: {v.shape}" for k, v in raw.items() if v.ndim)
-            raise PointError(f"the columns differ in length ({sizes})", remedy="give arrays of one length") from None
-        texts = {name: _text_codes(name, raw[name]) for name in (*TEXT_FIELDS, "precision") if name in raw}
-        counts = {name: _counts(name, raw[name], n) for name in COUNT_FIELDS}
-        counts["dp"] = _counts("dp", raw.get("dp", np.int64(1)), n)
+        texts = {name: _text(name, points[name]) for name in (*TEXT_FIELDS, "precision") if name in points}
+        given = {name: points[name] for name in (*COUNT_FIELDS, *OPTIONAL_FIELDS, *QUANTITIES) if name in points}
+        raw = {name: _column(name, v) for name, v in given.items() if name != "precision"}
+        n = _length({name: c for name, (_, c) in texts.items()} | raw)
+        counts = {name: _counts(name, raw[name]) for name in COUNT_FIELDS}
+        counts["dp"] = _counts("dp", raw.get("dp", np.int64(1)))
         counts["concurrency"] = _counts(
-            "concurrency", _unstated_is_zero(raw.get("concurrency", np.int64(0))), n, zero=True
+            "concurrency", _unstated_is_zero(raw.get("concurrency", np.int64(0))), zero=True
         )
-        columns = [np.broadcast_to(codes, (n,)) for _, codes in texts.values()] + list(counts.values())
-        _, first, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+        labelled: dict[str, tuple[list[Any], NDArray[np.intp]]] = {**texts} | {
+            name: _labels(values) for name, values in counts.items()
+        }
+        first, inverse = _group([(len(labels), codes) for labels, codes in labelled.values()], n)
         distinct = []
         for row in first.tolist():
-            words = {name: labels[np.broadcast_to(codes, (n,))[row]] for name, (labels, codes) in texts.items()}
-            precision = words.pop("precision", None) or None
-            degrees = {name: int(values[row]) for name, values in counts.items()}
-            distinct.append((row, PointKey(precision=precision, **words, **degrees)))  # type: ignore[arg-type]
+            at: dict[str, Any] = {
+                name: labels[int(codes if codes.ndim == 0 else codes[row % codes.size])]
+                for name, (labels, codes) in labelled.items()
+            }
+            precision = at.pop("precision", None) or None
+            distinct.append((row, PointKey(precision=precision, **at)))
         own = _balance(raw["balance_factor"], n) if "balance_factor" in raw else None
-        return cls(n, counts, own, distinct, inverse.reshape(-1))
+        return cls(n, own, distinct, inverse)
+
+
+def _require_uncorrected(points: Points) -> None:
+    """A table may say that nothing was applied to it, and nothing else."""
+    if APPLIED_FIELD not in points:
+        return
+    said = set(np.asarray(points[APPLIED_FIELD], dtype=object).reshape(-1).tolist())
+    if said - {NOT_APPLIED}:
+        raise AlreadyAppliedError(
+            "says that this table has been corrected before",
+            field=APPLIED_FIELD,
+            value=next(iter(said - {NOT_APPLIED})),
+            remedy="start from the uncorrected table",
+        )
+
+
+def _length(columns: Mapping[str, NDArray[Any]]) -> int:
+    """The common length of columns of shape (), (1,) or (n,)."""
+    try:
+        (n,) = np.broadcast_shapes(*(a.shape for a in columns.values()), (1,))
+    except ValueError:
+        sizes = ", ".join(f"{k}: {v.shape}" for k, v in columns.items() if v.ndim)
+        raise PointError(f"the columns differ in length ({sizes})", remedy="give arrays of one length") from None
+    return int(n)
+
+
+def _labels(values: NDArray[np.int64]) -> tuple[list[int], NDArray[np.intp]]:
+    """The distinct whole numbers of a column and the code of each point."""
+    top = int(values.max(initial=0))
+    if values.ndim == 0 or top > SMALL:
+        labels, codes = np.unique(values, return_inverse=True)
+        return labels.tolist(), codes.reshape(values.shape)
+    present = np.zeros(top + 1, dtype=np.bool_)  # a look-up table is ten times faster than sorting
+    present[values] = True
+    labels = np.flatnonzero(present)
+    code = np.zeros(top + 1, dtype=np.intp)
+    code[labels] = np.arange(len(labels))
+    return labels.tolist(), code[values]
+
+
+def _group(columns: list[tuple[int, NDArray[np.intp]]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """First row of every distinct combination of codes, in the order of rows, and the combination of each row."""
+    key: NDArray[np.intp] = np.zeros(n, dtype=np.intp)
+    size = 1
+    for count, codes in columns:
+        if count == 1:
+            continue
+        if size * count > MOST_KEYS:  # never more combinations than rows
+            labels, key = np.unique(key, return_inverse=True)
+            size = len(labels)
+        key = key * count + codes
+        size *= count
+    if size > max(4 * n, SMALL):
+        labels, key = np.unique(key, return_inverse=True)
+        size = len(labels)
+    first = np.full(size, n, dtype=np.intp)
+    first[key[::-1]] = np.arange(n - 1, -1, -1)  # of several rows the one assigned last stays: the first
+    present = np.flatnonzero(first < n)
+    order = present[np.argsort(first[present], kind="stable")]
+    number = np.empty(size, dtype=np.intp)
+    number[order] = np.arange(len(order))
+    return first[order], number[key]
 
 
 def _column(name: str, values: Any) -> NDArray[Any]:
@@ -110,24 +210,62 @@ def _column(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def _text_codes(name: str, values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
+def _text(name: str, values: Any) -> tuple[list[str], NDArray[np.intp]]:
     """The distinct words of a column and the code of each point. An empty precision is an unstated one."""
-    words = values.astype(object).reshape(-1).tolist()
+    values = getattr(values, "cat", values)  # a pandas Series of categories
+    if hasattr(values, "codes") and hasattr(values, "categories"):
+        return _categories(name, values)
+    column = _column(name, values)
+    words = column.astype(object).reshape(-1).tolist()
     if name == "precision":
         words = ["" if _unknown(w) else w for w in words]
     distinct = dict.fromkeys(words)
     for word in distinct:
-        if _unknown(word) or (word == "" and name != "precision"):
-            raise PointError("is empty", field=name, remedy="state it for every point")
-        if not isinstance(word, str):
-            raise PointError("is not text", field=name, value=word, remedy="give plain text")
+        _require_word(name, word)
     labels = sorted(distinct)
     code = {w: i for i, w in enumerate(labels)}
-    return labels, np.array([code[w] for w in words], dtype=np.int64)
+    return labels, np.array([code[w] for w in words], dtype=np.intp).reshape(column.shape)
 
 
-def positive_numbers(name: str, values: Any, n: int, *, zero: bool = False) -> Array:
-    """A column as float64 of shape (n,), finite and positive (or 0, where ``zero``); `PointError` with the first that is not."""
+def _categories(name: str, values: Any) -> tuple[list[str], NDArray[np.intp]]:
+    """The same from codes and categories; categories that no point has are not looked at."""
+    codes, words = np.asarray(values.codes), list(values.categories)
+    if codes.dtype.kind not in "iu" or codes.ndim > 1:
+        raise PointError(
+            "must be whole numbers in one dimension", field=f"{name}.codes", remedy="give one code a point"
+        )
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=-1))
+    if low < -1 or high >= len(words):
+        bad = low if low < -1 else high
+        raise PointError("is no code of a category", field=f"{name}.codes", value=bad, remedy="correct the point")
+    if low == -1:
+        if name != "precision":
+            raise PointError("is empty", field=name, remedy="state it for every point")
+        codes, words = np.where(codes < 0, len(words), codes), [*words, ""]
+    for i in np.flatnonzero(np.bincount(codes.reshape(-1), minlength=len(words))).tolist():
+        _require_word(name, words[i])
+    return words, codes.astype(np.intp)
+
+
+def _require_word(name: str, word: object) -> None:
+    if _unknown(word) or (word == "" and name != "precision"):
+        raise PointError("is empty", field=name, remedy="state it for every point")
+    if not isinstance(word, str):
+        raise PointError("is not text", field=name, value=word, remedy="give plain text")
+
+
+def positive_numbers(name: str, values: Any, n: int) -> Array:
+    """A column as float64 of shape (n,), finite and positive; `PointError` with the first that is not."""
+    plain = _positive(name, values)
+    try:
+        return np.broadcast_to(plain, (n,))
+    except ValueError:
+        raise PointError(
+            f"has {plain.size} values for {n} points", field=name, remedy="give one value a point"
+        ) from None
+
+
+def _positive(name: str, values: Any, *, zero: bool = False) -> Array:
     array = _column(name, values)
     if array.dtype.kind not in "iuf":
         for value in array.reshape(-1).tolist():
@@ -141,7 +279,7 @@ def positive_numbers(name: str, values: Any, n: int, *, zero: bool = False) -> A
     if not np.all(good):
         bad = plain.reshape(-1)[~good.reshape(-1)][0]
         raise PointError("must be finite and positive", field=name, value=float(bad), remedy="correct the point")
-    return np.broadcast_to(plain, (n,))
+    return plain
 
 
 def _unknown(value: object) -> bool:
@@ -160,13 +298,16 @@ def _unstated_is_zero(values: Any) -> NDArray[Any]:
     return np.where(np.isnan(array), 0.0, array) if array.dtype.kind == "f" else array
 
 
-def _counts(name: str, values: Any, n: int, *, zero: bool = False) -> NDArray[np.int64]:
-    found = positive_numbers(name, values, n, zero=zero)
+def _counts(name: str, values: Any, *, zero: bool = False) -> NDArray[np.int64]:
+    """Whole numbers of at least 1 (or 0, where ``zero``), in the shape they came in."""
+    array = np.asarray(values)
+    if array.dtype.kind in "iu" and array.size and int(array.min()) >= (not zero) and int(array.max()) <= 2**31:
+        return array.astype(np.int64)
+    found = _positive(name, values, zero=zero)
     whole = (found == np.floor(found)) & (found <= 2**31)
     if not np.all(whole):
-        raise PointError(
-            "must be a whole number", field=name, value=float(found[~whole][0]), remedy="correct the point"
-        )
+        bad = float(found.reshape(-1)[~whole.reshape(-1)][0])
+        raise PointError("must be a whole number", field=name, value=bad, remedy="correct the point")
     return found.astype(np.int64)
 
 

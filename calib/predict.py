@@ -1,7 +1,7 @@
 """Coefficients and operating points in, calibrated values with their uncertainty out.
 
 This is what a prediction service imports: numpy and msgspec, nothing heavier. A prediction is refused, with the reason,
-wherever the coefficient file does not cover the question; nothing is extrapolated.
+wherever the coefficient file does not cover the question; a caller may widen its domain field by field (`calib.domain`).
 """
 
 from __future__ import annotations
@@ -9,26 +9,41 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calib.coefficients import BalanceFactor, Coefficient, CoefficientSet, Span
+from calib.coefficients import Coefficient, CoefficientSet, Reference
+from calib.domain import Place, place
 from calib.errors import (
     AlreadyAppliedError,
-    CoefficientFileError,
-    MissingBalanceError,
-    OutsideDomainError,
+    NothingReleasedError,
     PointError,
+    PredictionError,
     ReferenceMismatchError,
     RefusedCoefficientError,
-    UnknownKeyError,
+    UsageError,
 )
-from calib.operating_points import BASELINE_FIELD, MODEL_FIELD, PointKey, Points, PointTable, positive_numbers
-from calib.residual import FORMS, FREE, ResidualForm, free_form
+from calib.lookup import Allowed, Lookup
+from calib.operating_points import (
+    BASELINE_FIELD,
+    MODEL_FIELD,
+    NOT_APPLIED,
+    CalibratedArray,
+    Codes,
+    PointKey,
+    Points,
+    PointTable,
+    positive_numbers,
+)
+from calib.provenance import SHORT
+from calib.registry import SHIPPED, Registry
+from calib.residual import ResidualForm
 
 Array = NDArray[np.float64]
-FILL_RULES = ("occupancy", "linear")
+Correction = Literal["on", "off"]
+__all__ = ["Codes", "Correction", "Prediction", "Predictor", "load_released"]
 
 
 @dataclass(frozen=True)
@@ -39,16 +54,20 @@ class Prediction:
     ----------
     value, stderr, low, high : ndarray, shape (n,)
         In ``unit``. ``stderr`` is that of one new measurement (parameter error and scatter about the curve), ``low`` and
-        ``high`` bound its 95 % prediction interval; NaN where the fit had too few points to know.
+        ``high`` bound its 95 % prediction interval; NaN where the fit had too few points to know. The arrays remember that
+        they are calibrated (`CalibratedArray`).
     flags : ndarray of str, shape (n,)
-        ``identity`` (pp = 1), ``exact`` (the model's own coefficient), ``pooled`` (the backend's), ``refused`` (a
-        rejected form, applied because the caller named it).
+        ``identity`` (pp = 1), ``exact`` (the model's own coefficient), ``pooled`` (the backend's), ``extrapolated`` (outside
+        the domain, because the caller allowed it), ``refused`` (a rejected form, applied because the caller named it), or
+        ``uncorrected`` (correction is off). The gravest one, where several hold: refused, extrapolated, pooled.
     unit : str
         ``1`` for a factor, ``tok/s`` for a throughput.
     reference : str
         What the factor multiplies: ``baseline`` or ``model``.
     applied : str
-        Digest of the coefficient file that was applied.
+        Digest of the coefficient file that was applied; ``none`` where correction is off.
+    source : str
+        That file, where it was loaded from one.
     """
 
     value: Array
@@ -59,76 +78,111 @@ class Prediction:
     unit: str
     reference: str
     applied: str
+    source: str = ""
+
+    def describe(self) -> str:
+        """One sentence: whether a coefficient file was applied, and which."""
+        if self.applied == NOT_APPLIED:
+            return "no correction was applied: it is turned off"
+        file = f" ({self.source})" if self.source else ""
+        return f"corrected by coefficient file {self.applied[:SHORT]}{file}, reference '{self.reference}'"
+
+
+NOWHERE = Place(1.0, 0.0)
 
 
 @dataclass(frozen=True)
 class _Resolved:
     """What one distinct configuration resolves to."""
 
-    coefficient: Coefficient | None
-    balance: float  # times the fill factor, where the file has a fill rule
+    key: PointKey
     flag: str
-    form: ResidualForm = FORMS["log2"]
+    coefficient: Coefficient | None = None
+    balance: float = 1.0  # times the fill factor, where the file has a fill rule
+    place: Place = NOWHERE
 
 
 class Predictor:
     """Evaluates a coefficient file.
 
+    >>> from calib import Predictor
     >>> predictor = Predictor.load("coefficients-v1.json")  # doctest: +SKIP
     >>> predictor.throughput({"model": "Qwen/Qwen3-8B", "system": "h200_sxm", "backend": "vllm",
     ...     "backend_version": "0.19.1", "tp": [4, 2], "pp": [2, 4], "isl": 4000, "osl": 1000,
     ...     "baseline_output_tokens_per_s": 10208.5}).value  # doctest: +SKIP
     """
 
-    def __init__(self, coefficients: CoefficientSet) -> None:
-        for field, value, known in (
-            ("form", coefficients.form, tuple(FORMS)),
-            ("fill_rule", coefficients.fill_rule, ("none",) if coefficients.reference == "baseline" else FILL_RULES),
-        ):
-            if value not in known:
-                raise CoefficientFileError(
-                    "is not one this version of calib can evaluate",
-                    field=field,
-                    value=value,
-                    remedy="install the calib version that wrote the file",
-                )
+    def __init__(self, coefficients: CoefficientSet, *, source: str = "") -> None:
         self.coefficients = coefficients
-        for c in coefficients.coefficients:
-            expected = _form_of(coefficients, c).parameters
-            if c.estimate.parameters != expected:
-                raise CoefficientFileError(
-                    f"of {c.backend} {c.model or 'pool'} are not those of the form, {', '.join(expected)}",
-                    field="parameters", value=", ".join(c.estimate.parameters), remedy="write the file again with `calib run`",
-                )  # fmt: skip
-        self._own: dict[tuple[str, str, str | None], list[Coefficient]] = {}
-        for c in coefficients.coefficients:
-            self._own.setdefault((c.system, c.backend, c.model), []).append(c)
-        self._balance: dict[tuple[str, str, str, int, int], list[BalanceFactor]] = {}
-        for b in coefficients.balance_factors:
-            self._balance.setdefault((b.system, b.backend, b.model, b.tp, b.pp), []).append(b)
+        self.source = source
+        self._lookup = Lookup(coefficients)
 
     @classmethod
-    def load(cls, path: str | Path) -> Predictor:
-        """Load and check a coefficient file.
+    def load(
+        cls,
+        path: str | Path | None = None,
+        *,
+        registry: str | Path | None = None,
+        points: Points | None = None,
+        reference: Reference | None = None,
+    ) -> Predictor:
+        """Load and check a coefficient file; without ``path`` the newest released one that covers the question.
+
+        Parameters
+        ----------
+        path
+            A coefficient file.
+        registry
+            Folder of released files to choose from, and to ask whether the file was withdrawn; the shipped one where left out.
+            A registry beside the file and the shipped one are asked in any case.
+        points, reference
+            The question: operating points as for `factor`, and what the factor shall multiply. The newest standing release that
+            answers for every point is taken.
 
         Raises
         ------
         CoefficientFileError
             See `CoefficientSet.load`.
+        WithdrawnError
+            The file was withdrawn; says by whom, when and why.
+        RegistryError
+            A registry is torn or was altered.
+        NothingReleasedError
+            No released file covers the question; lists what is released and what each lacks.
         """
-        return cls(CoefficientSet.load(path))
+        if path is None:
+            return load_released(registry or SHIPPED, points=points, reference=reference)
+        coefficients = CoefficientSet.load(path)
+        asked = dict.fromkeys(Path(f) for f in (registry, Path(path).parent, SHIPPED) if f is not None)
+        for folder in asked:
+            Registry.open(folder).require_standing(coefficients, path)
+        return cls(coefficients, source=str(path))
 
-    def factor(self, points: Points, *, allow_refused: Collection[str] = ()) -> Prediction:
+    def factor(
+        self,
+        points: Points,
+        *,
+        allow_refused: Collection[str] = (),
+        extrapolate: bool | Collection[str] = False,
+        correction: Correction = "on",
+    ) -> Prediction:
         """The factor [1] that multiplies the reference's throughput: balance factor (times fill factor) times residual.
 
         Parameters
         ----------
         points
-            ``model, system, backend, backend_version, tp, pp, isl, osl``, each a scalar or an array of shape (n,); optional
-            ``precision``, ``dp`` (1), ``concurrency`` (at ``peak`` matching: the fitted peak where it is left out) and
-            ``balance_factor`` (your own model's, for configurations the file has none for).
+            ``model, system, backend, backend_version, tp, pp, isl, osl``, each a scalar or an array of shape (n,), text also
+            as `Codes` or pandas categories; optional ``precision``, ``dp`` (1), ``concurrency`` (at ``peak`` matching: the
+            fitted peak where it is left out) and ``balance_factor`` (your own model's, fill included, for configurations the
+            file has none for).
         allow_refused
             Models whose coefficient the data reject and that shall be applied all the same; flagged ``refused``.
+        extrapolate
+            Fields in which points may lie outside the domain, or True for all of `calib.domain.EXTRAPOLATABLE`; the standard
+            error is then that at the nearest covered point times ``1 + D``, D the doublings outside; flagged ``extrapolated``.
+            The balance factor is that of the nearest concurrency and workload the file has.
+        correction
+            ``off``: a factor of exactly 1, flagged ``uncorrected``.
 
         Raises
         ------
@@ -137,41 +191,46 @@ class Predictor:
         AlreadyAppliedError
             The table says that a coefficient file was applied to it.
         """
-        if isinstance(allow_refused, str):
-            allow_refused = (allow_refused,)
         table = PointTable.parse(points)
-        resolved = [self._resolve(key, table, row, allow_refused) for row, key in table.distinct]
-        pp = table.counts["pp"].astype(np.float64)
-        value, stderr, quantile = np.ones(table.n), np.zeros(table.n), np.zeros(table.n)
-        for index, item in enumerate(resolved):
-            if item.coefficient is None:
-                continue
-            at = table.inverse == index
-            balance = item.balance if table.own_balance is None else table.own_balance[at]
-            estimate = item.coefficient.estimate
-            load = table.counts["concurrency"][at].astype(np.float64) if item.form.needs_concurrency else None
-            residual = item.form.residual(pp[at], estimate.values, load)
-            value[at] = balance * residual
-            slope = item.form.jacobian(pp[at], estimate.values, load)
-            stderr[at] = balance * _residual_stderr(slope, residual, item.coefficient)
-            quantile[at] = np.nan if estimate.t_quantile is None else estimate.t_quantile
-        flags = np.array([r.flag for r in resolved], dtype=np.str_)[table.inverse]
+        if correction not in ("on", "off"):
+            raise UsageError("must be 'on' or 'off'", field="correction", value=correction)
+        if correction == "off":
+            one = np.ones(table.n)
+            flags = np.full(table.n, "uncorrected")
+            return Prediction(one, np.zeros(table.n), one, one, flags, "1", self.coefficients.reference, NOT_APPLIED)
+        allowed = Allowed.of(allow_refused, extrapolate)
+        resolved = [self._resolve(key, table, row, allowed) for row, key in table.distinct]
+        value, stderr, spread = (column[table.inverse] for column in self._evaluate(resolved))
+        if table.own_balance is not None:
+            own = np.where(np.array([r.coefficient is None for r in resolved])[table.inverse], 1.0, table.own_balance)
+            value, stderr, spread = value * own, stderr * own, spread * own
+        mark = self.coefficients.digest
         return Prediction(
-            value=value,
-            stderr=stderr,
-            low=value - quantile * stderr,
-            high=value + quantile * stderr,
-            flags=flags,
+            value=CalibratedArray.of(value, mark),
+            stderr=CalibratedArray.of(stderr, mark),
+            low=CalibratedArray.of(value - spread, mark),
+            high=CalibratedArray.of(value + spread, mark),
+            flags=np.array([r.flag for r in resolved], dtype=np.str_)[table.inverse],
             unit="1",
             reference=self.coefficients.reference,
-            applied=self.coefficients.digest,
+            applied=mark,
+            source=self.source,
         )
 
-    def throughput(self, points: Points, *, allow_refused: Collection[str] = ()) -> Prediction:
+    def throughput(
+        self,
+        points: Points,
+        *,
+        allow_refused: Collection[str] = (),
+        extrapolate: bool | Collection[str] = False,
+        correction: Correction = "on",
+    ) -> Prediction:
         """Calibrated output throughput [tok/s] of the whole replica.
 
-        ``points`` as for `factor`, and ``baseline_output_tokens_per_s``: the throughput at TP=G, PP=1 on the same GPUs.
-        At pp = 1 the input comes back bit for bit.
+        Parameters as for `factor`; ``points`` also has what the factor multiplies: ``baseline_output_tokens_per_s``, the
+        throughput at TP=G, PP=1 on the same GPUs, or, where the coefficients have ``reference = "model"``,
+        ``model_output_tokens_per_s``, the model's own ideal-PP throughput. At pp = 1, and with correction off, the input comes
+        back bit for bit.
 
         Raises
         ------
@@ -191,14 +250,8 @@ class Predictor:
             )
         if wanted not in points:
             raise PointError("is missing", field=wanted, remedy="add what the factor shall multiply [tok/s]")
-        given = points[wanted]
-        if isinstance(given, Prediction):
-            raise AlreadyAppliedError(
-                f"is already corrected, by the coefficient file {given.applied[:12]}",
-                field=wanted,
-                remedy="give the measured throughput",
-            )
-        f = self.factor(points, allow_refused=allow_refused)
+        _require_not_applied(wanted, given := points[wanted])
+        f = self.factor(points, allow_refused=allow_refused, extrapolate=extrapolate, correction=correction)
         base = positive_numbers(wanted, given, len(f.value))
         return Prediction(
             value=base * f.value,
@@ -209,129 +262,113 @@ class Predictor:
             unit="tok/s",
             reference=f.reference,
             applied=f.applied,
+            source=f.source,
         )
 
-    def _resolve(self, key: PointKey, table: PointTable, row: int, allow_refused: Collection[str]) -> _Resolved:
+    def _evaluate(self, resolved: list[_Resolved]) -> tuple[Array, Array, Array]:
+        """Factor, its standard error and the half width of its interval [1] of each distinct configuration."""
+        value, stderr, spread = np.ones(len(resolved)), np.zeros(len(resolved)), np.zeros(len(resolved))
+        groups: dict[int, list[int]] = {}
+        for i, r in enumerate(resolved):
+            if r.coefficient is not None:
+                groups.setdefault(id(r.coefficient), []).append(i)
+        for members in groups.values():
+            own = [resolved[i] for i in members]
+            c = own[0].coefficient
+            assert c is not None
+            form = self._lookup.form_of(c)
+            balance, outside = np.array([r.balance for r in own]), np.array([r.place.doublings for r in own])
+            here = _curve(form, c, [(float(r.key.pp), float(r.key.concurrency)) for r in own])
+            edge = _curve(form, c, [(r.place.pp, r.place.concurrency) for r in own]) if outside.any() else here
+            value[members] = balance * here[0]
+            stderr[members] = balance * np.where(outside > 0, edge[1] * (1.0 + outside), here[1])
+            quantile = np.nan if c.estimate.t_quantile is None else c.estimate.t_quantile
+            spread[members] = quantile * stderr[members]
+        return value, stderr, spread
+
+    def _resolve(self, key: PointKey, table: PointTable, row: int, allowed: Allowed) -> _Resolved:
         if key.pp == 1:  # every factor is exactly 1 there, whatever the model
-            return _Resolved(None, 1.0, "identity")
-        coefficient = self._coefficient(key)
+            return _Resolved(key, "identity")
+        coefficient = self._lookup.coefficient(key, allowed)
         flag = "exact" if coefficient.model is not None else "pooled"
-        if coefficient.verdict == "REFUSED":
-            if key.model not in allow_refused:
-                raise RefusedCoefficientError(
-                    f"point {row}: the form of the {coefficient.backend} coefficient for {key.model} is refused "
-                    f"({'; '.join(coefficient.reasons)})",
-                    remedy="measure this configuration, or name the model in allow_refused to apply it all the same",
-                )
-            flag = "refused"
-        form = _form_of(self.coefficients, coefficient)
-        _check_domain(coefficient, key, row, form)
-        own = table.own_balance is not None
-        return _Resolved(coefficient, 1.0 if own else self._balance_factor(key, row), flag, form)
-
-    def _coefficient(self, key: PointKey) -> Coefficient:
-        pooled = "backend" in self.coefficients.fallback
-        for model in (key.model, None) if pooled else (key.model,):
-            found = self._own.get((key.system, key.backend, model), [])
-            fitting = [c for c in found if c.backend_versions.covers(key.backend_version)]
-            fitting = [c for c in fitting if key.precision is None or c.precision == key.precision]
-            if len(fitting) > 1:
-                raise UnknownKeyError(
-                    f"{len(fitting)} coefficients cover {key.describe()}",
-                    remedy="state the precision and the backend version",
-                )
-            if fitting:
-                return fitting[0]
-            if found:  # the model is known, under another version or precision: the pool does not know better
-                known = ", ".join(sorted({_version_text(c) for c in found}))
-                raise UnknownKeyError(
-                    f"no coefficient covers {key.describe()}: {model or key.backend} was fitted for {known}",
-                    remedy="measure this version, or load a coefficient file that covers it",
-                )
-        raise UnknownKeyError(
-            f"no coefficient covers {key.describe()}",
-            remedy="list what the file covers with `calib show`, or measure a campaign",
-        )
-
-    def _balance_factor(self, key: PointKey, row: int) -> float:
-        entries = self._balance.get((key.system, key.backend, key.model, key.tp, key.pp), [])
-        entries = [b for b in entries if (b.isl, b.osl) == (key.isl, key.osl)]
-        if key.concurrency == 0:
-            chosen = [b for b in entries if b.fitted]
-        else:
-            chosen = [b for b in entries if b.concurrency == key.concurrency]
-            chosen = chosen or [b for b in entries if b.concurrency is None]
-        if len(chosen) == 1:
-            return chosen[0].factor * (1.0 if chosen[0].fill is None else chosen[0].fill)
-        if key.concurrency == 0 and len(chosen) > 1:
-            raise PointError(
-                f"point {row} needs a concurrency: the coefficients were fitted at several for {key.describe()}",
-                field="concurrency",
-                remedy=f"give one of {', '.join(str(b.concurrency) for b in chosen)}",
+        if coefficient.verdict == "REFUSED" and key.model not in allowed.refused:
+            raise RefusedCoefficientError(
+                f"point {row}: the form of the {coefficient.backend} coefficient for {key.model} is refused "
+                f"({'; '.join(coefficient.reasons)})",
+                remedy="measure this configuration, or name the model in allow_refused to apply it all the same",
             )
-        known = ", ".join(str(b.concurrency) for b in entries) or "none"
-        raise MissingBalanceError(
-            f"point {row}: the file has no balance factor for {key.describe()} (concurrencies it has: {known})",
-            remedy="give your own as balance_factor (--balance-factor); `calib explain` computes one",
-        )
+        at = place(coefficient, key, row, self._lookup.form_of(coefficient), allowed.extrapolate)
+        if at.doublings > 0:
+            flag = "extrapolated"
+        if coefficient.verdict == "REFUSED":
+            flag = "refused"
+        own = table.own_balance is not None
+        return _Resolved(key, flag, coefficient, 1.0 if own else self._lookup.balance_factor(key, row, allowed), at)
 
 
-def _form_of(coefficients: CoefficientSet, c: Coefficient) -> ResidualForm:
-    """The form of one coefficient; ``free`` has the pp levels it was fitted on."""
-    return free_form(c.domain.pp_levels) if coefficients.form == FREE.name else FORMS[coefficients.form]
+def load_released(
+    registry: str | Path = SHIPPED,
+    *,
+    points: Points | None = None,
+    reference: Reference | None = None,
+    **options: Any,
+) -> Predictor:
+    """The newest standing release of a registry that answers for every point; see `Predictor.load`.
 
+    ``options`` are those of `Predictor.factor`: what the caller opts in to is part of the question.
 
-def _check_domain(c: Coefficient, key: PointKey, row: int, form: ResidualForm) -> None:
-    def outside(field: str, value: object, limit: str) -> OutsideDomainError:
-        return OutsideDomainError(
-            f"point {row} ({key.describe()}) lies outside what the coefficient was fitted on, {limit}",
-            field=field,
-            value=value,
-            remedy="measure there, or choose a covered configuration",
-        )
+    A superseded file is never taken: what replaced it may know better than to answer.
 
-    domain = c.domain
-    if c.positivity_limit_pp is not None and key.pp >= c.positivity_limit_pp:
-        raise outside("pp", key.pp, f"and its residual is not positive from pp = {c.positivity_limit_pp:.1f} on")
-    spans: tuple[tuple[str, int, Span], ...] = (
-        ("pp", key.pp, domain.pp),
-        ("isl", key.isl, domain.isl),
-        ("osl", key.osl, domain.osl),
+    Raises
+    ------
+    NothingReleasedError
+        None does; with each and what it lacks.
+    """
+    opened, lacks = Registry.open(registry), []
+    for entry in opened.current:
+        coefficients = opened.load(entry)
+        predictor = Predictor(coefficients, source=str(opened.folder / entry.file))
+        if reference is not None and coefficients.reference != reference:
+            lacks.append(f"{entry.digest[:SHORT]} has reference '{coefficients.reference}'")
+            continue
+        try:
+            if points is not None:
+                predictor.factor(points, **options)
+        except PointError as error:
+            if "needs" not in error.problem:  # not a possible point, whatever the file
+                raise
+            lacks.append(f"{entry.digest[:SHORT]}: {error.problem}")
+        except PredictionError as error:
+            lacks.append(f"{entry.digest[:SHORT]}: {error.field or ''} {error.problem}".replace(":  ", ": "))
+        else:
+            return predictor
+    there = "; ".join(lacks) or "nothing is released and standing"
+    raise NothingReleasedError(
+        f"no released file covers the question ({there})",
+        file=opened.folder,
+        remedy="give a coefficient file, release one with `calib release`, or name another folder with registry (--registry)",
     )
-    for field, value, span in spans:
-        if not span.covers(value):
-            raise outside(field, value, f"{span.low:g} to {span.high:g}")
-    if form.name == FREE.name and key.pp not in domain.pp_levels:
-        raise outside("pp", key.pp, f"one value at each of {', '.join(map(str, domain.pp_levels))} and nothing between")
-    if form.needs_concurrency and not key.concurrency:
-        raise PointError(
-            f"point {row} needs one: the coefficient depends on it",
-            field="concurrency",
-            remedy="state it for every point",
+
+
+def _require_not_applied(field: str, given: Any) -> None:
+    applied = given.applied if isinstance(given, Prediction) else getattr(given, "calib_applied", "")
+    if applied and applied != NOT_APPLIED:
+        raise AlreadyAppliedError(
+            f"is already corrected, by the coefficient file {applied[:SHORT]}",
+            field=field,
+            remedy="give the throughput as it was before the correction",
         )
-    if key.tp not in domain.tp:
-        raise outside("tp", key.tp, f"one of {', '.join(map(str, domain.tp))}")
-    if (gpus := key.tp * key.pp) not in domain.gpus or key.dp != 1:
-        allowed = ", ".join(map(str, domain.gpus))
-        raise outside("tp*pp", gpus, f"{allowed} GPUs a replica without data parallelism")
-    if key.concurrency:
-        if domain.concurrency is None:
-            raise outside("concurrency", key.concurrency, "whose campaign states none")
-        if not domain.concurrency.covers(key.concurrency):
-            span = domain.concurrency
-            raise outside("concurrency", key.concurrency, f"{span.low:g} to {span.high:g}")
+    if isinstance(given, Prediction):
+        raise PointError("is a prediction without correction", field=field, remedy="give its value")
 
 
-def _residual_stderr(slope: Array, residual: Array, c: Coefficient) -> Array:
-    """Standard error [1] of one new residual: parameter error and scatter, which is relative to the curve."""
+def _curve(form: ResidualForm, c: Coefficient, at: list[tuple[float, float]]) -> tuple[Array, Array]:
+    """Residual [1] and standard error of one new residual at (pp, C): parameter error, and scatter relative to the curve."""
+    pp, load = (np.array(x) for x in zip(*at, strict=True))
+    concurrency = load if form.needs_concurrency else None
+    residual = form.residual(pp, c.estimate.values, concurrency)
     if c.estimate.covariance is None or c.estimate.scatter is None:
-        return np.full(len(slope), np.nan)
-    covariance = np.asarray(c.estimate.covariance)
-    variance: Array = np.einsum("ij,jk,ik->i", slope, covariance, slope)
-    return np.hypot(np.sqrt(variance), c.estimate.scatter * residual)
-
-
-def _version_text(c: Coefficient) -> str:
-    r = c.backend_versions
-    versions = r.first if r.first == r.last else f"{r.first} to {r.last}"
-    return f"{c.backend} {versions} ({c.precision or 'precision not stated'})"
+        return residual, np.full(len(pp), np.nan)
+    slope = form.jacobian(pp, c.estimate.values, concurrency)
+    variance: Array = np.einsum("ij,jk,ik->i", slope, np.asarray(c.estimate.covariance), slope)
+    return residual, np.hypot(np.sqrt(variance), c.estimate.scatter * residual)

@@ -30,7 +30,9 @@ PUBLIC = [
     "run",
     "shipped_campaigns",
 ]
-LIGHT = ("predict", "operating_points", "residual", "coefficients", "provenance", "units", "errors")
+LIGHT = (
+    "predict", "lookup", "domain", "operating_points", "registry", "residual", "coefficients", "provenance", "units", "errors",
+)  # fmt: skip
 ROOT = Path(calib.__file__).parent
 
 

@@ -14,7 +14,9 @@ from calib.coefficients import (
     BalanceSource,
     Coefficient,
     CoefficientSet,
+    ContestRow,
     Created,
+    Deviation,
     Domain,
     Estimate,
     FormTest,
@@ -41,19 +43,27 @@ def full(**changes) -> CoefficientSet:
     coefficient = Coefficient(
         system="h200_sxm", backend="vllm", backend_versions=VersionRange(first="0.19.1", last="0.20.0"), model="Qwen/Qwen3-8B",
         precision="fp8", estimate=estimate, domain=domain, positivity_limit_pp=10.079368399158985,
-        form_test=FormTest(name="chi-square", statistic=0.5, dof=2, p_value=0.77, level=0.01), verdict="FIT",
+        form_test=FormTest(name="chi-square", statistic=0.5, dof=2, p_value=0.77, level=0.01),
+        detectors=(FormTest(name="single point", statistic=1.5, dof=1, p_value=0.3, level=0.01),),
+        deviations=(Deviation(tp=2, pp=4, size=-0.07, stderr=0.03, p_value=0.02),), verdict="FIT",
         reasons=("because",), warnings=("näher",), models=("Qwen/Qwen3-8B",),
     )  # fmt: skip
     factor = BalanceFactor(
         system="h200_sxm", backend="vllm", model="Qwen/Qwen3-8B", tp=1, pp=8, isl=4000, osl=1000, concurrency=64, factor=0.7957,
-        status="assumed", fitted=True,
+        fill=0.9876, status="assumed", fitted=True,
+    )  # fmt: skip
+    row = ContestRow(
+        backend="vllm", form="log2", scope="partial", balance="mixed", scheme="leave-one-model-out", points=12, predicted=11,
+        mape_pct=7.5, mean_abs_error_pp=1.5, max_abs_error_pp=3.25, worst_point="Qwen/Qwen3-8B TP1/PP8: +9.9 %",
+        chi_square_2k=3.75, winner=True,
     )  # fmt: skip
     made = CoefficientSet(
         format="calib-coefficients", format_version=1, digest="", created=Created(at="2026-11-30T00:00:00Z", by="somebody"),
         calib_version="0.1.0", reference="model", quantity="output_tokens_per_s", matching="matched", form="log2", formula="f",
         fill_rule="linear", error_floor=0.02, balance_source=BalanceSource(
             name="n", version="v", system="h200_sxm", note="x", step="mixed", partition="vllm"),
-        balance_factors=(factor,), coefficients=(coefficient,), fallback=("model", "backend", "refuse"),
+        balance_factors=(factor,), coefficients=(coefficient,), pooling="partial", contest=(row,),
+        fallback=("model", "backend", "refuse"),
         inputs=(InputFile(campaign="c", path="points.csv", sha256="0" * 64),), supersedes="f" * 64,
     )  # fmt: skip
     return msgspec.structs.replace(made, **changes).sealed()

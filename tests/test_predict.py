@@ -41,8 +41,9 @@ def test_the_factor_is_balance_times_residual(vllm, predictor):
     assert made.flags.tolist() == ["exact"]
     assert made.applied == vllm.coefficients.digest
     assert made.low[0] < made.value[0] < made.high[0]
-    # One new measurement: parameter error at log2(pp) = 2, and the scatter of single points.
-    expected = b.factor * np.hypot(2 * c.estimate.stderr[0], c.estimate.scatter)
+    # One new measurement: parameter error at log2(pp) = 2, and the scatter of single points, relative to the curve.
+    residual = 1 - c.estimate.values[0] * 2
+    expected = b.factor * np.hypot(2 * c.estimate.stderr[0], c.estimate.scatter * residual)
     assert made.stderr[0] == pytest.approx(expected, rel=1e-9)  # published at ten digits
     assert made.high[0] - made.value[0] == pytest.approx(c.estimate.t_quantile * expected, rel=1e-9)
 

@@ -1,6 +1,6 @@
 """The command line."""
 
-from calib.cli import data_commands, model_commands, plan_command
+from calib.cli import apply_commands, data_commands, model_commands, plan_command, registry_commands
 from calib.cli.app import app, main
 
-__all__ = ["app", "data_commands", "main", "model_commands", "plan_command"]
+__all__ = ["app", "apply_commands", "data_commands", "main", "model_commands", "plan_command", "registry_commands"]

@@ -32,7 +32,6 @@ from calib.errors import (
     EXIT_INTERNAL,
     CalibError,
     GateFailedError,
-    PredictionError,
     UsageError,
     printable,
 )
@@ -237,75 +236,6 @@ def report_command(
         )
     print(render_markdown(result.report_data))
     note(f"{'wrote' if written.new else 'nothing new:'} {written.folder}")
-
-
-@app.command()
-def show(
-    file: Annotated[Path, typer.Argument(help="A coefficient file.")],
-    json: JsonOption = False,
-) -> None:
-    """What a coefficient file covers, checked and readable."""
-    from calib.cli.showing import coefficient_rows, header
-    from calib.coefficients import CoefficientSet
-
-    loaded = CoefficientSet.load(file)
-    if json:
-        sys.stdout.write(loaded.to_json().decode())
-        return
-    print(header(loaded))
-    print_table(coefficient_rows(loaded))
-
-
-@app.command()
-def predict(
-    file: Annotated[Path, typer.Argument(help="A coefficient file.")],
-    points: Annotated[
-        Path | None,
-        typer.Option("--points", help="CSV: model, system, backend, backend_version, tp, pp, isl, osl, optional concurrency, "
-                     "precision, balance_factor, baseline_output_tokens_per_s."),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="For one point instead of --points; with the options below.")] = None,
-    system: Annotated[str | None, typer.Option()] = None,
-    backend: Annotated[str | None, typer.Option()] = None,
-    backend_version: Annotated[str | None, typer.Option()] = None,
-    tp: Annotated[int | None, typer.Option()] = None,
-    pp: Annotated[int | None, typer.Option()] = None,
-    isl: Annotated[int | None, typer.Option()] = None,
-    osl: Annotated[int | None, typer.Option()] = None,
-    concurrency: Annotated[int | None, typer.Option()] = None,
-    balance_factor: Annotated[float | None, typer.Option(help="Your own model's, where the file has none.")] = None,
-    baseline: Annotated[float | None, typer.Option(help="Output throughput at TP=G/PP1 on the same GPUs, in tok/s.")] = None,
-    allow_refused: Annotated[
-        list[str] | None, typer.Option(help="Apply this model's coefficient although the data reject its form.")
-    ] = None,
-    json: JsonOption = False,
-) -> None:  # fmt: skip
-    """Apply a coefficient file to operating points. Loads numpy and nothing heavier."""
-    from calib.cli.points import predict_rows, read_points
-
-    single = {
-        "model": model, "system": system, "backend": backend, "backend_version": backend_version, "tp": tp, "pp": pp,
-        "isl": isl, "osl": osl, "concurrency": concurrency, "balance_factor": balance_factor,
-        "baseline_output_tokens_per_s": baseline,
-    }  # fmt: skip
-    given = {k: v for k, v in single.items() if v is not None}
-    if (points is None) == (not given):
-        raise UsageError("give either --points FILE or one point by --model, --system, --backend, ... ")
-    table = given if points is None else read_points(points)
-    try:
-        rows, columns = predict_rows(file, table, allow_refused or ())
-    except PredictionError as error:
-        raise (error if points is None else error.at(points)) from None
-    if unknown := sum(r["factor_stderr"] is None for r in rows):
-        note(f"{unknown} of {len(rows)} points have no interval: their coefficient was fitted on too few points")
-    if json:
-        print_json(rows)
-        return
-    import csv
-
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
 
 
 def main() -> None:

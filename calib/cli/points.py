@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,21 +65,23 @@ def read_points(path: Path) -> dict[str, list[Any]]:
 
 
 def predict_rows(
-    file: Path, table: Mapping[str, Any], allow_refused: Collection[str]
+    predictor: Predictor, table: Mapping[str, Any], **options: Any
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """One row a point: the input, the factor [1] with its 95 % interval, and the throughput [tok/s] where a baseline is given."""
-    predictor = Predictor.load(file)
-    factor = predictor.factor(table, allow_refused=allow_refused)
+    """One row a point: the input, the factor [1] with its 95 % interval, and the throughput [tok/s] where one is given.
+
+    ``options`` are those of `Predictor.factor`.
+    """
+    factor = predictor.factor(table, **options)
     made = dict(zip(OUTPUT, (factor.value, factor.stderr, factor.low, factor.high), strict=True))
     if BASELINE_FIELD in table or MODEL_FIELD in table:
-        rate = predictor.throughput(table, allow_refused=allow_refused)
+        rate = predictor.throughput(table, **options)
         made |= dict(zip(RATES, (rate.value, rate.stderr, rate.low, rate.high), strict=True))
     rows = []
     for i in range(len(factor.value)):
         row = {k: _whole(v[i] if isinstance(v, list) else v) for k, v in table.items()}
         row |= {k: _known(float(v[i])) for k, v in made.items()}
-        rows.append(row | {"flag": str(factor.flags[i]), "calib_applied": factor.applied})
-    return rows, [*table, *made, "flag", "calib_applied"]
+        rows.append(row | {"flag": str(factor.flags[i]), APPLIED_FIELD: factor.applied})
+    return rows, [*table, *made, "flag", APPLIED_FIELD]
 
 
 def _number(cell: str, name: str, path: Path) -> float | None:

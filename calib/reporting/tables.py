@@ -13,6 +13,7 @@ from calib.campaign import Campaign, Finding
 from calib.coefficients import CoefficientSet
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
+from calib.reporting.before_after_table import before_after_tables
 from calib.reporting.fit_tables import (
     contest_tables,
     decision_tables,
@@ -63,6 +64,7 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         *throughput_tables(data.decomposition, data.coefficients),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),
+        *before_after_tables(data.campaign),
         *sensitivity_tables(data.sensitivity),
         *physics_tables(data.physics),
         balance_table(data.coefficients),
