@@ -6,7 +6,7 @@ identifies a run. An unknown pp is never taken for 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,16 @@ from typing import Any, Literal
 import pandas as pd
 
 from calib.campaign_config import CONFIG_NAME, CampaignConfig, parse_config
-from calib.campaign_files import companions, inside, published_files, read_all, read_published, uncovered
+from calib.campaign_files import (
+    ReadUnits,
+    companions,
+    inside,
+    published_files,
+    read_all,
+    read_published,
+    read_units,
+    uncovered,
+)
 from calib.coefficients import InputFile
 from calib.errors import BreakdownError, CampaignError, ContradictionError
 from calib.provenance import read_bytes, sha256_bytes
@@ -82,8 +91,21 @@ class Campaign:
         return tuple(f for f in self.findings if f.verdict == "REJECT")
 
 
-def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
+def file_digest(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    return sha256_bytes(read_bytes(path))
+
+
+def read_campaign(
+    folder: str | Path,
+    *,
+    breakdowns: bool = True,
+    read: ReadUnits = read_units,
+    digest: Callable[[Path], str] = file_digest,
+) -> Campaign:
     """Read a campaign folder, without screening it; without its breakdown file where ``breakdowns`` is False.
+
+    ``read`` and ``digest`` read results and their digests: a store answers both for files it has seen.
 
     Raises
     ------
@@ -104,7 +126,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         raise CampaignError("is missing", file=path, remedy=f"write a {CONFIG_NAME}; the README shows one")
     data = read_bytes(path)
     config = parse_config(data, file=path)
-    read = [(run, stated, label) for run, stated, label in read_all(folder, config)]
+    read = [(run, stated, label) for run, stated, label in read_all(folder, config, read)]
     good = [(r, s, label) for r, s, label in read if isinstance(r, ReadRun)]
     placed = [place(r, stated, label, config, path) for r, stated, label in good]
     # Everything that was read, good or not: a file that turned bad must not leave the digest as it was.
@@ -127,7 +149,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         runs=run_table([p.row for p in placed]),
         breakdowns=steps,
         inputs=tuple(
-            InputFile(campaign=config.name, path=name, sha256=sha256_bytes(read_bytes(folder / name)))
+            InputFile(campaign=config.name, path=name, sha256=digest(folder / name))
             for name in sorted(set(names))
             if (folder / name).is_file()
         ),
