@@ -30,6 +30,7 @@ _PUBLIC = {
     "decompose": "calib.efficiency",
     "fit": "calib.fitting",
     "load_campaign": "calib.workflow",
+    "open_store": "calib.store",
     "report": "calib.workflow",
     "run": "calib.workflow",
     "shipped_campaigns": "calib.workflow",
@@ -50,6 +51,7 @@ __all__ = [
     "decompose",
     "fit",
     "load_campaign",
+    "open_store",
     "report",
     "run",
     "shipped_campaigns",
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from calib.predict import Prediction, Predictor
     from calib.publish import coefficient_set
     from calib.stages import PipelineLayout, PipelineSteadyState
+    from calib.store import open_store
     from calib.workflow import load_campaign, report, run, shipped_campaigns
 
 

@@ -126,11 +126,11 @@ def read_campaign(
         raise CampaignError("is missing", file=path, remedy=f"write a {CONFIG_NAME}; the README shows one")
     data = read_bytes(path)
     config = parse_config(data, file=path)
-    read = [(run, stated, label) for run, stated, label in read_all(folder, config, read)]
-    good = [(r, s, label) for r, s, label in read if isinstance(r, ReadRun)]
+    found = read_all(folder, config, read)
+    good = [(r, s, label) for r, s, label in found if isinstance(r, ReadRun)]
     placed = [place(r, stated, label, config, path) for r, stated, label in good]
     # Everything that was read, good or not: a file that turned bad must not leave the digest as it was.
-    names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in read)]
+    names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in found)]
     names += [name for name in published_files(config).values() if name]
     names += [name for r, _, _ in good for name in companions(r)]
     steps = None
@@ -139,7 +139,7 @@ def read_campaign(
         names.append(config.balance.file)
     unreadable = [
         Finding("unreadable", "REJECT", where_is(r), r.reason, r.source_file, r.source_row)
-        for r, _, _ in read
+        for r, _, _ in found
         if isinstance(r, UnreadableRun)
     ]
     missed = [Finding("not_covered", "REJECT", name, reason, name) for name, reason in uncovered(folder, config)]

@@ -26,6 +26,7 @@ PUBLIC = [
     "decompose",
     "fit",
     "load_campaign",
+    "open_store",
     "report",
     "run",
     "shipped_campaigns",

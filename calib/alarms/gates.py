@@ -68,7 +68,9 @@ def lost_coverage(reference: CoefficientSet, tonight: Sequence[CoefficientSet]) 
     return Lost(tuple(_series(c) for c in gone), tuple(kept))
 
 
-def compare_stream(reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int) -> tuple[list[Alarm], list[str]]:
+def compare_stream(
+    reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int
+) -> tuple[list[Alarm], list[str]]:
     """Alarms of one stream but those of moved values, and what is said of the comparison in words.
 
     ``tonight`` are the candidates of the campaigns that were measured tonight.
@@ -112,7 +114,9 @@ def _coverage(reference: CoefficientSet, tonight: Sequence[CoefficientSet], nigh
         alarms.append(Alarm("series_lost", scope_of(series), describe(series), "lost", text, night))
     for system, backend in dict.fromkeys(p[:2] for p in lost.points):
         own = [p for p in lost.points if p[:2] == (system, backend)]
-        shown = ", ".join(_point(p) for p in own[:SHOWN]) + (f" and {len(own) - SHOWN} more" if len(own) > SHOWN else "")
+        shown = ", ".join(_point(p) for p in own[:SHOWN]) + (
+            f" and {len(own) - SHOWN} more" if len(own) > SHOWN else ""
+        )
         state = sha256_bytes(repr(own).encode())[:8]
         scope = f"{backend} on {system}"
         alarms.append(Alarm("points_lost", scope, scope, state, f"{len(own)} points lost: {shown}", night))

@@ -61,7 +61,7 @@ def together(found: Sequence[Measured]) -> Measured:
 
 
 def scale(history: Sequence[Measured]) -> float:
-    """By how much stated errors are to be multiplied [1]: 1, unless the scatter pooled over the nights says they are too small."""
+    """What stated errors are to be multiplied by [1]: 1, unless the scatter pooled over the nights says they are too small."""
     chi, dof = sum(m.chi_square for m in history), sum(m.dof for m in history)
     if dof < 1 or stats.chi2.sf(chi, dof) >= MISFIT:
         return 1.0
@@ -85,8 +85,8 @@ def follow(
     limit
         `calib.alarms.monitor.family_limit` [combined standard errors].
     acks
-        Night after which an acknowledgement was given -> its id. The level measured since the alarm opened is the new baseline: it is
-        silent until the next change.
+        Night after which an acknowledgement was given -> its id. The level measured since the alarm opened is the
+        new baseline: it is silent until the next change.
     """
     nights = [m for m in history if m.night > start.night]
     if not nights:

@@ -172,9 +172,7 @@ def _published(coefficients: CoefficientSet, series: Series, parameter: str) -> 
     return None
 
 
-def _follow(
-    at: Situation, scope: str, name: str, start: Level, found: Sequence[Measured], limit: float
-) -> list[Alarm]:
+def _follow(at: Situation, scope: str, name: str, start: Level, found: Sequence[Measured], limit: float) -> list[Alarm]:
     nights = [together(list(own)) for _, own in itertools.groupby(found, key=lambda m: m.night)]
     known = {a.id: a for a in at.before if a.kind == "moved" and a.series == name}
     acks = {a.night: a.id for a in at.acks if a.id in known or _of_series(at, a, name)}

@@ -102,7 +102,11 @@ def _check(config: Config, path: Path) -> None:
     for name in AlarmSection.__struct_fields__:
         value = getattr(config.alarms, name)
         if not 0 <= value < 1e6 or (name in ("standard_errors", "family_nights") and value == 0):
-            raise wrong(f"alarms.{name}", value, "is not a positive number" if value != value or value < 0 else "is out of range")
+            raise wrong(
+                f"alarms.{name}",
+                value,
+                "is not a positive number" if value != value or value < 0 else "is out of range",
+            )
 
 
 def default_config() -> Path:

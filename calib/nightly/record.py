@@ -143,7 +143,10 @@ def parse_record(data: bytes, file: Path) -> Record:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem, field = decode_problem(error)
         raise NightlyError(
-            f"is not the record of a night ({problem})", file=file, field=field or None, remedy="restore it, or move it away"
+            f"is not the record of a night ({problem})",
+            file=file,
+            field=field or None,
+            remedy="restore it, or move it away",
         ) from None
     if record.sealed().digest != record.digest:
         raise NightlyError(
@@ -174,7 +177,9 @@ def _acks(data: bytes, path: Path) -> Iterator[Ack]:
             yield msgspec.json.decode(line, type=Ack)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise NightlyError(
-                f"line {number} is not an acknowledgement ({decode_problem(error)[0]})", file=path, remedy="restore the file"
+                f"line {number} is not an acknowledgement ({decode_problem(error)[0]})",
+                file=path,
+                remedy="restore the file",
             ) from None
 
 
@@ -195,7 +200,9 @@ def acknowledge(out: Path, alarm: str, why: str) -> tuple[Ack, AlarmRecord]:
         raise NightlyError("needs a reason", field="--why", value=why, remedy="say why the alarm may be silent")
     if alarm not in alarms or last is None:
         known = ", ".join(i for i, a in alarms.items() if a.acknowledged is None) or "none"
-        raise NightlyError("is no alarm of the last night", field="ID", value=alarm, remedy=f"give one that is open: {known}")
+        raise NightlyError(
+            "is no alarm of the last night", field="ID", value=alarm, remedy=f"give one that is open: {known}"
+        )
     if alarms[alarm].acknowledged is not None or any(a.id == alarm for a in read_acks(out)):
         raise NightlyError("is acknowledged already", field="ID", value=alarm, remedy="leave it")
     ack = Ack(id=alarm, night=last.night, at=now_utc(), by=user_name(), why=" ".join(why.split()))

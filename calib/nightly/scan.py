@@ -47,7 +47,9 @@ def scan(source: str, root: Path) -> Iterator[Seen]:
         ``root`` is not a folder.
     """
     if not root.is_dir():
-        raise NightlyError("is not a folder", field="results", value=source, remedy="create it, or correct the configuration")
+        raise NightlyError(
+            "is not a folder", field="results", value=source, remedy="create it, or correct the configuration"
+        )
     for here, below, names in os.walk(root):
         below[:] = sorted(d for d in below if not d.startswith("."))
         if CONFIG_NAME in names:
@@ -111,7 +113,12 @@ def unit_signatures(units: Iterable[str], seen: Mapping[str, Stamp], code: str) 
         parent = name.rpartition("/")[0]
         for unit in beside.get(parent, ()):
             # aiperf's files belong together; any other tool's result is a file of its own.
-            if name == unit or (parent and len(beside[parent]) == 1) or ".aiperf" in name or name.startswith("profile_export"):
+            if (
+                name == unit
+                or (parent and len(beside[parent]) == 1)
+                or ".aiperf" in name
+                or name.startswith("profile_export")
+            ):
                 own[unit].append(row)
         while parent:
             if parent in own:

@@ -65,7 +65,9 @@ def decode(payload: bytes) -> tuple[Runs, Digests]:
     if "error" in content:
         from calib.errors import UnknownTopologyError
 
-        raise UnknownTopologyError(content["error"], file=content["file"], field=content["field"], remedy="correct the file")
+        raise UnknownTopologyError(
+            content["error"], file=content["file"], field=content["field"], remedy="correct the file"
+        )
     runs: Runs = []
     for row in content["runs"]:
         if len(row) == 3:
@@ -81,7 +83,11 @@ def _printable(text: str) -> str:
 
 def _text(text: str) -> Any:
     """Text as it is; as bytes where it holds what UTF-8 has no place for."""
-    return text if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text) else text.encode("utf-8", "surrogatepass")
+    return (
+        text
+        if text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+        else text.encode("utf-8", "surrogatepass")
+    )
 
 
 def _untext(value: Any) -> str:
@@ -94,7 +100,9 @@ def _pack(value: Any) -> Any:
     if isinstance(value, bool) or value is None or isinstance(value, float):
         return value
     if isinstance(value, int):
-        return value if -_LARGEST <= value < _LARGEST else ["int", str(value) if value.bit_length() < 4000 else hex(value)]
+        return (
+            value if -_LARGEST <= value < _LARGEST else ["int", str(value) if value.bit_length() < 4000 else hex(value)]
+        )
     if isinstance(value, Hint):
         return ["hint", *(_pack(getattr(value, n)) for n in ("field", "value", "file", "key", "kind"))]
     if isinstance(value, tuple):

@@ -121,12 +121,14 @@ class Dask:
             The scheduler cannot be reached, or no worker is left.
         """
         try:
-            from dask.distributed import Client, as_completed
-            from distributed.scheduler import KilledWorker
+            import distributed
         except ImportError:
-            raise MissingExtraError("--scheduler needs the extra 'dask'", remedy="pip install 'llm-calib[dask]'") from None
+            raise MissingExtraError(
+                "--scheduler needs the extra 'dask'", remedy="pip install 'llm-calib[dask]'"
+            ) from None
+        library: Any = distributed  # not typed throughout
         try:
-            client = Client(self.address, timeout=20, set_as_default=False)
+            client = library.Client(self.address, timeout=20, set_as_default=False)
         except (OSError, ValueError) as error:
             raise NightlyError(
                 f"cannot be reached ({str(error).splitlines()[0] if str(error) else type(error).__name__})",
@@ -135,8 +137,8 @@ class Dask:
         with client:
             ahead = IN_FLIGHT * max(1, sum(client.nthreads().values()))
             todo = iter(enumerate(tasks))
-            numbers: dict[str, int] = {}
-            running = as_completed(with_results=False)
+            numbers: dict[Any, int] = {}
+            running = library.as_completed(with_results=False)
 
             def send() -> bool:
                 nxt = next(todo, None)
@@ -152,7 +154,7 @@ class Dask:
             for future in running if numbers else ():
                 try:
                     result: Any = future.result()
-                except KilledWorker as error:
+                except distributed.KilledWorker as error:
                     result = Died(f"the worker that ran it died each time ({type(error).__name__})")
                 number = numbers.pop(future.key)
                 future.release()

@@ -21,7 +21,9 @@ class Problem:
     reason: str
 
 
-def check_store(folder: Path, locate: Callable[[str], Path | None], nights: Path) -> tuple[list[Problem], dict[str, int]]:
+def check_store(
+    folder: Path, locate: Callable[[str], Path | None], nights: Path
+) -> tuple[list[Problem], dict[str, int]]:
     """Compare digests and counts of a store with what lies on the disk.
 
     Parameters
@@ -76,4 +78,8 @@ def _compare(what: str, path: Path, shown: str, digest: str) -> list[Problem]:
         seen = sha256_bytes(read_bytes(path, limit=2**40))
     except CalibError as error:
         return [Problem(what, printable(shown), error.problem)]
-    return [] if seen == digest else [Problem(what, printable(shown), "has another content than was read (SHA-256 differs)")]
+    return (
+        []
+        if seen == digest
+        else [Problem(what, printable(shown), "has another content than was read (SHA-256 differs)")]
+    )

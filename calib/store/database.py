@@ -31,7 +31,7 @@ MIGRATIONS = (
     CREATE TABLE findings (
         campaign VARCHAR, rule VARCHAR, verdict VARCHAR, subject VARCHAR, reason VARCHAR, source_file VARCHAR,
         source_row INTEGER, seen DOUBLE, "limit" DOUBLE);
-    CREATE TABLE nights (night INTEGER PRIMARY KEY, digest VARCHAR, at VARCHAR, folder VARCHAR, record_sha256 VARCHAR);
+    CREATE TABLE nights (night INTEGER PRIMARY KEY, digest VARCHAR, made_at VARCHAR, folder VARCHAR, record_sha256 VARCHAR);
     CREATE TABLE coefficient_sets (
         night INTEGER, campaign VARCHAR, digest VARCHAR, file VARCHAR, rules VARCHAR, revision VARCHAR);
     CREATE TABLE coefficients (
@@ -47,7 +47,7 @@ MIGRATIONS = (
     CREATE TABLE alarms (
         night INTEGER, id VARCHAR, kind VARCHAR, scope VARCHAR, series VARCHAR, state VARCHAR, opened INTEGER, text VARCHAR,
         acknowledged VARCHAR);
-    CREATE TABLE acks (id VARCHAR, at VARCHAR, "by" VARCHAR, why VARCHAR);
+    CREATE TABLE acks (id VARCHAR, made_at VARCHAR, made_by VARCHAR, why VARCHAR);
     """,
 )
 VERSION = len(MIGRATIONS)
@@ -102,7 +102,9 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     """
     try:
         return duckdb.connect(
-            str(path), read_only=read_only, config={"threads": 2, "memory_limit": "1GB", "autoinstall_known_extensions": False}
+            str(path),
+            read_only=read_only,
+            config={"threads": 2, "memory_limit": "1GB", "autoinstall_known_extensions": False},
         )
     except duckdb.Error as error:
         if read_only and not path.exists():
@@ -144,15 +146,18 @@ def working_copy(path: Path) -> Path:
 
 def publish(copy: Path, path: Path) -> None:
     """Rename a complete copy over the database, once its bytes are on the disk."""
-    for name, flags in ((copy, os.O_RDWR), (path.parent, os.O_RDONLY)):
-        if name is path.parent:
-            copy.chmod(0o644)
-            copy.rename(path)
-        handle = os.open(name, flags)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    _sync(copy, os.O_RDWR)
+    copy.chmod(0o644)
+    copy.rename(path)
+    _sync(path.parent, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> None:

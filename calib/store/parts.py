@@ -101,5 +101,7 @@ def read_cache(path: Path) -> dict[str, tuple[str, bytes]]:
         return {}
     if table.schema.names != CACHE_SCHEMA.names:
         return {}
-    rows: Iterable[tuple[str, str, bytes]] = zip(*(table.column(n).to_pylist() for n in CACHE_SCHEMA.names), strict=True)
+    rows: Iterable[tuple[str, str, bytes]] = zip(
+        *(table.column(n).to_pylist() for n in CACHE_SCHEMA.names), strict=True
+    )
     return {unit: (signature, payload) for unit, signature, payload in rows}

@@ -136,7 +136,8 @@ class Writer:
             names = [c[0] for c in self.connection.execute(f"SELECT * FROM {table} LIMIT 0").description]
             frame.columns = pd.Index(names)
             casts = self.connection.execute(
-                "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index", [table]
+                "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index",
+                [table],
             ).fetchall()
             chosen = ", ".join(f'CAST("{name}" AS {kind})' for name, kind in casts)
             self.connection.register("incoming", _arrow(frame, dict(casts)))
@@ -168,7 +169,10 @@ class Writer:
         removed = 0
         for path in (*self.folder.glob(f"{MEASUREMENTS}/*.parquet"), *self.folder.glob(f"{CACHE}/*.parquet")):
             with contextlib.suppress(OSError):
-                if path.relative_to(self.folder).as_posix() not in used and time.time() - path.stat().st_mtime >= keep_s:
+                if (
+                    path.relative_to(self.folder).as_posix() not in used
+                    and time.time() - path.stat().st_mtime >= keep_s
+                ):
                     path.unlink()
                     removed += 1
         return removed
