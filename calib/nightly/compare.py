@@ -26,7 +26,7 @@ from calib.coefficients import CoefficientSet
 from calib.nightly.accuracy import mape_alarms
 from calib.nightly.history import Entry, Series, latest, measurements
 from calib.nightly.ingest import load_candidate
-from calib.nightly.record import Ack, AlarmRecord
+from calib.nightly.record import Ack, AlarmRecord, CampaignNight
 from calib.registry import Registry
 
 
@@ -51,6 +51,8 @@ class Situation:
     acks: Sequence[Ack]
     limits: Limits
     reports: Path
+    campaigns: Sequence[CampaignNight] = ()
+    calibrated_before: frozenset[str] = frozenset()
 
 
 def released_sets(registry: str | None, base: Path) -> tuple[CoefficientSet, ...]:
@@ -90,7 +92,20 @@ def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:
             said += [f"{scope}, against {reference.name}: {w}" for w in words]
             found += mape_alarms(at, scope, basis, reference, own)
     moved = _moved(at, judged)
-    return _settled(at, [*found, *moved], judged), said
+    judged |= {c.campaign for c in at.campaigns if c.digest and c.status != "gone"}
+    return _settled(at, [*found, *moved, *_campaigns_lost(at)], judged), said
+
+
+def _campaigns_lost(at: Situation) -> list[Alarm]:
+    """Campaigns that were calibrated the night before and are not any more: their coverage is lost as a whole."""
+    lost = [
+        c for c in at.campaigns
+        if c.campaign in at.calibrated_before and (c.status == "gone" or c.digest is None)
+    ]  # fmt: skip
+    return [
+        Alarm("campaign_lost", c.campaign, c.campaign, c.status, f"not calibrated any more: {c.failure}", at.night)
+        for c in lost
+    ]
 
 
 def _reference(at: Situation, scope: str, basis: tuple[str, str]) -> Reference | None:

@@ -252,7 +252,9 @@ def _record(
     situation = Situation(
         night=number, history=[*entries(records), *tonight], tonight=tonight,
         released=released_sets(at.config.registry, at.base), before=records[-1].alarms if records else (), acks=acks,
-        limits=at.config.alarms.limits(), reports=at.reports,
+        limits=at.config.alarms.limits(), reports=at.reports, campaigns=campaigns,
+        calibrated_before=frozenset(c.campaign for c in records[-1].campaigns if c.digest and c.status != "gone")
+        if records else frozenset(),
     )  # fmt: skip
     alarms, said = judge(situation)
     return msgspec.structs.replace(record, alarms=tuple(alarms), said=tuple(said)).sealed()

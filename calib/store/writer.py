@@ -126,7 +126,7 @@ class Writer:
     def drop_campaign(self, campaign: str) -> None:
         """Forget a campaign whose folder is gone; its history stays."""
         for table in ("campaigns", "files", "findings"):
-            self.connection.execute(f"DELETE FROM {table} WHERE campaign = ?", [campaign])
+            self.connection.execute(f"DELETE FROM {table} WHERE campaign = ?", [printable(campaign)])
 
     def insert(self, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
         """Add rows to a table; text that cannot be stored is escaped."""
