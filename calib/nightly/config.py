@@ -45,7 +45,7 @@ class AlarmSection(_Section, frozen=True, kw_only=True):
     baseline_nights: int = 20
     mape_points: float = 2.0
     mape_relative_pct: float = 10.0
-    mape_standard_errors: float = 3.5
+    mape_standard_errors: float = 5.0
     changepoint_nights: int = 10
 
     def limits(self) -> Limits:
