@@ -72,12 +72,15 @@ def rule_fingerprint(config: CampaignConfig, options: Options) -> str:
 
 
 def data_revision(campaign: Campaign) -> str:
-    """What the measurements are held against: the latencies behind the balance factors, and how layers are split."""
+    """What the measurements are held against: the source and version of the latencies, and how layers are split."""
     balance = campaign.config.balance
     if balance is None or campaign.breakdowns is None:
         return ""
-    used = next((i.sha256 for i in campaign.inputs if i.path == balance.file), "")
-    return sha256_bytes(f"{used}|{balance.partition}".encode())
+    provider = (
+        campaign.breakdowns.provider
+    )  # not the file: a campaign of other models has other steps of the same source
+    said = [provider.name, provider.version, provider.system, provider.note, balance.partition]
+    return sha256_bytes(msgspec.json.encode(said))
 
 
 def ingest(folder: str, cache: str | None, options: Options, out: str | None) -> Outcome:

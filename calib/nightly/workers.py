@@ -138,7 +138,7 @@ class Dask:
             ahead = IN_FLIGHT * max(1, sum(client.nthreads().values()))
             todo = iter(enumerate(tasks))
             numbers: dict[Any, int] = {}
-            running = library.as_completed(with_results=False)
+            running = library.as_completed(loop=client.loop)
 
             def send() -> bool:
                 nxt = next(todo, None)

@@ -56,7 +56,9 @@ class Job:
 def job(tmp_path, simulated) -> Job:
     folder = tmp_path / "job"
     (folder / "results").mkdir(parents=True)
-    (folder / "nightly.toml").write_text('name = "team"\nresults = ["results"]\nregistry = "released"\n', encoding="utf-8")
+    (folder / "nightly.toml").write_text(
+        'name = "team"\nresults = ["results"]\nregistry = "released"\n', encoding="utf-8"
+    )
     return Job(folder, simulated)
 
 

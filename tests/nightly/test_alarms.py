@@ -69,7 +69,14 @@ def test_the_limit_grows_with_the_family_and_never_falls_below_its_floor():
 
 @pytest.mark.parametrize(
     ("before", "now", "told"),
-    [(5.0, 7.0, True), (5.0, 6.99, False), (30.0, 32.5, False), (30.0, 33.0, True), (5.0, 3.0, False), (0.0, 2.0, True)],
+    [
+        (5.0, 7.0, True),
+        (5.0, 6.99, False),
+        (30.0, 32.5, False),
+        (30.0, 33.0, True),
+        (5.0, 3.0, False),
+        (0.0, 2.0, True),
+    ],
 )
 def test_the_error_must_rise_by_points_and_relatively(before, now, told):
     zero = np.array(0.0)

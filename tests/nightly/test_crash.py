@@ -49,7 +49,9 @@ def kill_and_rerun(job, tmp_path, kills, seed):
     for _ in range(kills):
         shutil.rmtree(job.folder)
         shutil.copytree(start, job.folder)
-        with subprocess.Popen(command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as victim:
+        with subprocess.Popen(
+            command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as victim:
             time.sleep(rng.uniform(0.2, 1.0) * life)
             os.killpg(victim.pid, signal.SIGKILL)
         assert released_files(job) == before

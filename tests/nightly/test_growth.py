@@ -153,7 +153,9 @@ def test_results_in_an_object_store(job, monkeypatch):
         store = fsspec.filesystem("s3", skip_instance_cache=True)
         store.mkdir("calib-nightly")
         put(store, "calib-nightly/results/monday", job.campaign("monday"))
-        job.config.write_text(job.config.read_text().replace('"results"', '"s3://calib-nightly/results"'), encoding="utf-8")
+        job.config.write_text(
+            job.config.read_text().replace('"results"', '"s3://calib-nightly/results"'), encoding="utf-8"
+        )
         night = job.night()
         assert [c.digest is not None for c in night.record.campaigns] == [True]
         time.sleep(0.1)

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calib.campaign import read_campaign
-from calib.campaign_files import covered_units
 from calib.campaign_config import parse_config
+from calib.campaign_files import covered_units
 from calib.errors import CalibError
 from calib.nightly.gather import find
 from calib.nightly.ingest import ingest
@@ -32,9 +32,16 @@ RECORDS = (AIPERF / "qwen3-8b-tp4pp2" / "c2" / "profile_export.jsonl").read_byte
 PEAK_MIB = 1500  # of this process, libraries included
 HANG_S = 60
 
-numbers = st.sampled_from(["1e999", "-1e999", "NaN", "Infinity", "9" * 400, "1" + "0" * 5000, "-0", "1e-400", "null", "[]", '"x"'])
+numbers = st.sampled_from(
+    ["1e999", "-1e999", "NaN", "Infinity", "9" * 400, "1" + "0" * 5000, "-0", "1e-400", "null", "[]", '"x"']
+)
 bombs = st.sampled_from(
-    [gzip.compress(b"0" * 2**28, 1), zstandard.compress(b"[" * 2**28), gzip.compress(gzip.compress(SUMMARY)), b"\x1f\x8b\x08"]
+    [
+        gzip.compress(b"0" * 2**28, 1),
+        zstandard.compress(b"[" * 2**28),
+        gzip.compress(gzip.compress(SUMMARY)),
+        b"\x1f\x8b\x08",
+    ]
 )
 
 
@@ -42,7 +49,9 @@ bombs = st.sampled_from(
 def mutated(draw):
     """A result file with something done to it."""
     data = draw(st.sampled_from([SUMMARY, RECORDS]))
-    kind = draw(st.sampled_from(["cut", "flip", "number", "twice", "deep", "binary", "announced", "bomb", "surrogate", "empty"]))
+    kind = draw(
+        st.sampled_from(["cut", "flip", "number", "twice", "deep", "binary", "announced", "bomb", "surrogate", "empty"])
+    )
     at = draw(st.integers(0, len(data) - 1))
     if kind == "cut":
         return data[:at]
@@ -68,7 +77,10 @@ def mutated(draw):
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-@given(data=mutated(), name=st.sampled_from(["profile_export_aiperf.json", "profile_export.jsonl", "profile_export_aiperf.json.gz"]))
+@given(
+    data=mutated(),
+    name=st.sampled_from(["profile_export_aiperf.json", "profile_export.jsonl", "profile_export_aiperf.json.gz"]),
+)
 def test_a_mutated_result_is_read_or_set_aside(tmp_path_factory, data, name):
     root = tmp_path_factory.mktemp("hostile")
     folder = root / "campaign" / "run"
@@ -97,7 +109,9 @@ def test_what_is_kept_of_a_result_is_what_was_read():
     through = read_campaign(AIPERF, read=lambda paths, base: (kept[p.relative_to(base).as_posix()] for p in paths))
     assert through.runs.equals(direct.runs)
     assert (through.facts, through.inputs, through.learnt) == (direct.facts, direct.inputs, direct.learnt)
-    odd = ReadRun("f", 0, "s", {"a": 2**80, "b": "\ud800"}, {"c": (1, [2.5, float("inf")], {"d": None}), "e": (("x", "y"),)})
+    odd = ReadRun(
+        "f", 0, "s", {"a": 2**80, "b": "\ud800"}, {"c": (1, [2.5, float("inf")], {"d": None}), "e": (("x", "y"),)}
+    )
     assert decode(encode([odd], {}))[0] == [odd]
 
 
@@ -131,7 +145,9 @@ def test_odd_names_and_links_are_looked_at_and_not_followed(job, kind):
     assert outcome.digest is not None, outcome.failure
 
 
-@pytest.mark.parametrize("text", ["", "[", "a = " + "[" * 10_000, "format_version = 99", "\ud800", "x = " + "9" * 10_000])
+@pytest.mark.parametrize(
+    "text", ["", "[", "a = " + "[" * 10_000, "format_version = 99", "\ud800", "x = " + "9" * 10_000]
+)
 def test_a_hostile_campaign_file_is_one_failure(job, text):
     folder = job.campaign("monday")
     (folder / "campaign.toml").write_bytes(text.encode("utf-8", "surrogatepass"))

@@ -25,7 +25,13 @@ def test_a_night_writes_what_it_promises_and_the_same_again_does_nothing(job):
     job.campaign("monday")
     first = job.night()
     assert first.new
-    assert {p.name for p in first.folder.iterdir()} == {"record.json", "summary.json", "report.md", "junit.xml", "pager.txt"}
+    assert {p.name for p in first.folder.iterdir()} == {
+        "record.json",
+        "summary.json",
+        "report.md",
+        "junit.xml",
+        "pager.txt",
+    }
     before = {p: p.stat().st_mtime_ns for p in job.folder.rglob("*") if p.is_file() and p.name != "LOCK"}
     again = job.night()
     assert not again.new
@@ -239,7 +245,7 @@ def test_an_output_that_cannot_be_written_ends_with_exit_3(job, cli):
     assert job.night().new
 
 
-def test_the_shipped_campaigns_pass_a_night(job, cli):
+def test_the_shipped_campaigns_pass_a_night(job):
     from calib.workflow import shipped_campaigns
 
     for name, folder in shipped_campaigns().items():

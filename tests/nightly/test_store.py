@@ -15,6 +15,15 @@ from calib.store import CampaignRow, open_store, open_writer
 from calib.store.database import DATABASE_NAME, MIGRATIONS, VERSION, migrate, version_of
 from calib.store.lock import StoreLock
 
+HOLD = """
+import time
+from pathlib import Path
+from calib.store import StoreLock
+with StoreLock(Path({0!r})):
+    print('in', flush=True)
+    time.sleep({1})
+"""
+
 
 def put(writer, name):
     writer.put_campaign(name, CampaignRow(name, "f", "c", 0, None, None), runs=None, findings=(), files={})
@@ -88,8 +97,8 @@ def test_a_missing_store_says_how_to_make_one(tmp_path):
 
 @pytest.mark.parametrize(
     "query",
-    ["DROP TABLE nights", "COPY nights TO '{0}/x'", "SELECT * FROM read_text('/etc/passwd')", "ATTACH '{0}/y'", "nonsense", "\ud800",
-     "SET enable_external_access = true"],
+    ["DROP TABLE nights", "COPY nights TO '{0}/x'", "SELECT * FROM read_text('/etc/passwd')", "ATTACH '{0}/y'", "nonsense",
+     "\ud800", "SET enable_external_access = true"],
 )  # fmt: skip
 def test_a_query_reads_the_store_and_nothing_else(tmp_path, query):
     with open_writer(tmp_path) as writer:
@@ -100,7 +109,7 @@ def test_a_query_reads_the_store_and_nothing_else(tmp_path, query):
 
 
 def test_a_killed_job_leaves_no_lock(tmp_path):
-    code = f"import time; from pathlib import Path; from calib.store import StoreLock\nwith StoreLock(Path({str(tmp_path)!r})):\n print('in', flush=True); time.sleep(60)"
+    code = HOLD.format(str(tmp_path), 60)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "in\n"
         with pytest.raises(OutputError, match=rf"another job \(process {holder.pid} since"), StoreLock(tmp_path):
@@ -111,7 +120,7 @@ def test_a_killed_job_leaves_no_lock(tmp_path):
 
 
 def test_waiting_for_another_job(tmp_path):
-    code = f"import time; from pathlib import Path; from calib.store import StoreLock\nwith StoreLock(Path({str(tmp_path)!r})):\n print('in', flush=True); time.sleep(1)"
+    code = HOLD.format(str(tmp_path), 1)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "in\n"
         with StoreLock(tmp_path, wait_s=60):
