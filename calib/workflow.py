@@ -326,6 +326,6 @@ def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> Ca
 
 
 __all__ = [
-    "Options", "Result", "Written", "calibrate", "calibrate_campaign", "compute_breakdowns", "find_campaign", "load_campaign", "report", "run",
-    "shipped_campaigns", "write_folder",
+    "Options", "Result", "Written", "calibrate", "calibrate_campaign", "compute_breakdowns", "find_campaign", "load_campaign",
+    "report", "run", "shipped_campaigns", "write_folder",
 ]  # fmt: skip

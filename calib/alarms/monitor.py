@@ -11,7 +11,8 @@ Errors are those that the measurements state, not those scaled by each night's o
 latter give Student's t, which exceeds 3.5 in 7 of 100 nights of pure noise.
 
 The limit is 3.5, or more where a family of tests (coefficients x nights x 2) is so large that more than one false alarm in
-it would have a probability above 1.8 %: for a Poisson mean of 0.2, P(N <= 1) = 0.982. The rest of 5 % is left to the errors, which are not quite normal, to the baseline, which all nights share, and to the other alarms.
+it would have a probability above 1.8 %: for a Poisson mean of 0.2, P(N <= 1) = 0.982. The rest of 5 % is left to the errors,
+which are not quite normal, to the baseline, which all nights share, and to the other alarms.
 
 Everything has leading batch dimensions (histories, series); numpy, and scipy for one quantile.
 """

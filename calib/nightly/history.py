@@ -39,11 +39,10 @@ def entries(records: Iterable[Record]) -> list[Entry]:
     found = []
     for record in records:
         series, points = _by_campaign(record.series), _by_campaign(record.points)
-        for c in record.campaigns:
-            if c.status in FITTED and c.digest:
-                found.append(
-                    Entry(record.night, c, tuple(series.get(c.campaign, ())), tuple(points.get(c.campaign, ())))
-                )
+        fitted = (c for c in record.campaigns if c.status in FITTED and c.digest)
+        found += [
+            Entry(record.night, c, tuple(series.get(c.campaign, ())), tuple(points.get(c.campaign, ()))) for c in fitted
+        ]
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,7 +122,7 @@ def read_records(out: Path) -> list[tuple[Record, str]]:
         record = parse_record(data, path)
         found.append((record, sha256_bytes(data)))
     found.sort(key=lambda x: x[0].night)
-    for (a, _), (b, _) in zip(found, found[1:], strict=False):
+    for (a, _), (b, _) in itertools.pairwise(found):
         if a.night == b.night:
             raise NightlyError(
                 f"has the number of {a.folder}", file=out / b.folder / RECORD_NAME, field="night", value=b.night,
