@@ -39,6 +39,7 @@ _PUBLIC = {
     "fit": "calib.fitting",
     "init_campaign": "calib.draft",
     "load_campaign": "calib.workflow",
+    "open_store": "calib.store",
     "plan_runs": "calib.plan:plan",
     "plot_efficiency": "calib.figures",
     "plot_stages": "calib.figures",
@@ -71,6 +72,7 @@ __all__ = [
     "fit",
     "init_campaign",
     "load_campaign",
+    "open_store",
     "plan_runs",
     "plot_efficiency",
     "plot_stages",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from calib.predict import Prediction, Predictor
     from calib.publish import coefficient_set
     from calib.stages import PipelineLayout, PipelineSteadyState
+    from calib.store import open_store
     from calib.validation import Accuracy, accuracy
     from calib.workflow import Options, load_campaign, report, run, shipped_campaigns
 

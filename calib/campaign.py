@@ -6,7 +6,7 @@ identifies a run. An unknown pp is never taken for 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,16 @@ from typing import Any, Literal
 import pandas as pd
 
 from calib.campaign_config import CONFIG_NAME, CampaignConfig, parse_config
-from calib.campaign_files import companions, inside, published_files, read_all, read_published, uncovered
+from calib.campaign_files import (
+    ReadUnits,
+    companions,
+    inside,
+    published_files,
+    read_all,
+    read_published,
+    read_units,
+    uncovered,
+)
 from calib.coefficients import InputFile
 from calib.display import campaign_html
 from calib.errors import BreakdownError, CampaignError, ContradictionError
@@ -86,8 +95,21 @@ class Campaign:
         return tuple(f for f in self.findings if f.verdict == "REJECT")
 
 
-def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
+def file_digest(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    return sha256_bytes(read_bytes(path))
+
+
+def read_campaign(
+    folder: str | Path,
+    *,
+    breakdowns: bool = True,
+    read: ReadUnits = read_units,
+    digest: Callable[[Path], str] = file_digest,
+) -> Campaign:
     """Read a campaign folder, without screening it; without its breakdown file where ``breakdowns`` is False.
+
+    ``read`` and ``digest`` read results and their digests: a store answers both for files it has seen.
 
     Raises
     ------
@@ -108,11 +130,11 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         raise CampaignError("is missing", file=path, remedy=f"write a {CONFIG_NAME}; the README shows one")
     data = read_bytes(path)
     config = parse_config(data, file=path)
-    read = [(run, stated, label) for run, stated, label in read_all(folder, config)]
-    good = [(r, s, label) for r, s, label in read if isinstance(r, ReadRun)]
+    found = read_all(folder, config, read)
+    good = [(r, s, label) for r, s, label in found if isinstance(r, ReadRun)]
     placed = [place(r, stated, label, config, path) for r, stated, label in good]
     # Everything that was read, good or not: a file that turned bad must not leave the digest as it was.
-    names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in read)]
+    names = [CONFIG_NAME, *(t.file for t in config.tables), *(r.source_file for r, _, _ in found)]
     names += [name for name in published_files(config).values() if name]
     names += [name for r, _, _ in good for name in companions(r)]
     steps = None
@@ -121,7 +143,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         names.append(config.balance.file)
     unreadable = [
         Finding("unreadable", "REJECT", where_is(r), r.reason, r.source_file, r.source_row)
-        for r, _, _ in read
+        for r, _, _ in found
         if isinstance(r, UnreadableRun)
     ]
     missed = [Finding("not_covered", "REJECT", name, reason, name) for name, reason in uncovered(folder, config)]
@@ -131,7 +153,7 @@ def read_campaign(folder: str | Path, *, breakdowns: bool = True) -> Campaign:
         runs=run_table([p.row for p in placed]),
         breakdowns=steps,
         inputs=tuple(
-            InputFile(campaign=config.name, path=name, sha256=sha256_bytes(read_bytes(folder / name)))
+            InputFile(campaign=config.name, path=name, sha256=digest(folder / name))
             for name in sorted(set(names))
             if (folder / name).is_file()
         ),

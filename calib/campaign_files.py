@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -76,11 +76,22 @@ def companions(run: ReadRun) -> list[str]:
     return names
 
 
-def learn(run: ReadRun | UnreadableRun, root: Path, engine: Mapping[str, object]) -> ReadRun | UnreadableRun:
-    """The run with what the files beside it say about the deployment, and with its engine flags.
+Runs = list[ReadRun | UnreadableRun]
+ReadUnits = Callable[[Sequence[Path], Path], Iterable[Runs]]
 
-    Only aiperf has files beside a run; what a side-car says of the engine wins over the campaign's general statement.
-    """
+
+def read_unit(path: Path, root: Path) -> Runs:
+    """The runs of one result file or folder, each with what the files beside it say about the deployment."""
+    return [learn(run, root) for run in read_path(path, root=root)]
+
+
+def read_units(paths: Sequence[Path], root: Path) -> Iterable[Runs]:
+    """The runs of several results, one after another; `calib.nightly` does the same in parallel, and remembers."""
+    return (read_unit(path, root) for path in paths)
+
+
+def learn(run: ReadRun | UnreadableRun, root: Path) -> ReadRun | UnreadableRun:
+    """The run with what the files beside it say about the deployment. Only aiperf has files beside a run."""
     if isinstance(run, UnreadableRun):
         return run
     facts: dict[str, object] = dict(run.facts) | {"path_hints": tuple(path_hints(run.source_file))}
@@ -88,13 +99,21 @@ def learn(run: ReadRun | UnreadableRun, root: Path, engine: Mapping[str, object]
         path = root / run.source_file
         hints, said = read_hints(path.parent, root=root, run=path.name)
         facts |= said | {"hints": tuple(hints)}
-    own = facts.get("engine")
-    if flags := {**engine, **(own if isinstance(own, dict) else {})}:
-        facts["engine"] = flags
     return replace(run, facts=facts)
 
 
-def read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]]:
+def _with_engine(run: ReadRun | UnreadableRun, engine: Mapping[str, object]) -> ReadRun | UnreadableRun:
+    """The run with its engine flags; what a side-car says of the engine wins over the campaign's general statement."""
+    if isinstance(run, UnreadableRun):
+        return run
+    own = run.facts.get("engine")
+    flags = {**engine, **(own if isinstance(own, dict) else {})}
+    return replace(run, facts={**run.facts, "engine": flags}) if flags else run
+
+
+def read_all(
+    folder: Path, config: CampaignConfig, read: ReadUnits = read_units
+) -> list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]]:
     """Every run, what its entry in campaign.toml and its folder name state, and where the entry is."""
     toml = folder / CONFIG_NAME
     found: list[tuple[ReadRun | UnreadableRun, Mapping[str, object], str]] = []
@@ -102,30 +121,47 @@ def read_all(folder: Path, config: CampaignConfig) -> list[tuple[ReadRun | Unrea
         path = inside(folder, table.file, toml, f"tables[{i}].file")
         runs = read_table(path, file=table.file, columns=table.columns, ignore=table.ignore)
         found += [(run, {}, "") for run in runs]
-    covered: dict[Path, str] = {}
+    units = covered_units(folder, config)
+    engines = [config.engine | entry.engine for entry in config.runs]
+    for (_, stated, i), own in zip(units, read([path for path, _, _ in units], folder), strict=True):
+        found += [(_with_engine(run, engines[i]), stated, f"runs[{i}]") for run in own]
+    return found
+
+
+def covered_units(folder: Path, config: CampaignConfig) -> list[tuple[Path, Mapping[str, object], int]]:
+    """Every result file or folder that an entry covers, what entry and name state of it, and the entry's number.
+
+    Raises
+    ------
+    CampaignError
+        Two entries cover one result.
+    ContradictionError
+        Entry and name disagree.
+    """
+    toml = folder / CONFIG_NAME
+    units: list[tuple[Path, Mapping[str, object], int]] = []
+    covered: dict[Path, int] = {}
+    above: dict[Path, int] = {}  # the folders that hold a covered result
     for i, entry in enumerate(config.runs):
-        label = f"runs[{i}]"
-        matches = folders_of(folder, entry.folder, toml, label)
-        for path, numbers in matches:
-            for other, by in covered.items():
-                if path.is_relative_to(other) or other.is_relative_to(path):
-                    raise CampaignError(
-                        f"covers {path.relative_to(folder).as_posix()}, which {by} covers too", file=toml, field=label,
-                        remedy="let one entry cover each result",
-                    )  # fmt: skip
-            covered[path] = label
+        for path, numbers in folders_of(folder, entry.folder, toml, f"runs[{i}]"):
+            parents = path.relative_to(folder).parents[:-1]
+            others = (covered.get(path), above.get(path), *(covered.get(folder / p) for p in parents))
+            if (other := next((o for o in others if o is not None), None)) is not None:
+                raise CampaignError(
+                    f"covers {path.relative_to(folder).as_posix()}, which runs[{other}] covers too", file=toml,
+                    field=f"runs[{i}]", remedy="let one entry cover each result",
+                )  # fmt: skip
+            covered[path] = i
+            above |= {folder / p: i for p in parents}
             stated = entry.given()
             for name, value in numbers.items():
                 if stated.setdefault(name, value) != value:
                     raise ContradictionError(
                         f"says {name} = {stated[name]} and the folder name {path.name} says {value}",
-                        file=toml, field=label, remedy="correct the one that is wrong",
+                        file=toml, field=f"runs[{i}]", remedy="correct the one that is wrong",
                     )  # fmt: skip
-            found += [
-                (learn(run, folder, config.engine | entry.engine), stated, label)
-                for run in read_path(path, root=folder)
-            ]
-    return found
+            units.append((path, stated, i))
+    return units
 
 
 def folders_of(folder: Path, pattern: str, toml: Path, label: str) -> list[tuple[Path, dict[str, int]]]:

@@ -135,6 +135,14 @@ class OutputError(CalibError):
     """A result could not be written; nothing that existed was touched."""
 
 
+class StoreError(CalibError):
+    """The store cannot be read. Raw files stay the truth: it can be built again."""
+
+
+class NightlyError(CalibError):
+    """The nightly job's configuration, or a record of a night, cannot be used."""
+
+
 class ReplayPipelineError(CalibError):
     """Engine replay was asked to run more than one pipeline stage."""
 

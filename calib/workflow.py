@@ -163,7 +163,17 @@ def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | 
         usable remains.
     """
     options = options or Options()
-    campaign = load_campaign(name_or_folder, strict=options.strict)
+    return calibrate_campaign(load_campaign(name_or_folder, strict=options.strict), options)
+
+
+def calibrate_campaign(campaign: Campaign, options: Options) -> Result:
+    """`calibrate` for a campaign that is read and screened already.
+
+    Raises
+    ------
+    CalibError
+        As `calibrate`.
+    """
     decomposition = decompose(
         campaign, matching=options.matching, error_floor=options.error_floor, balance=options.balance,
         reference=options.reference,
@@ -249,7 +259,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         "report.json": render_json(data),
         **figure_files(data),
     }
-    if _write_folder(folder, contents):
+    if write_folder(folder, contents):
         return Written(folder, tuple(folder / n for n in contents), new=True)
     if found := _already_there(out, coefficients):  # another job was faster, with the same results
         return found
@@ -287,7 +297,7 @@ def shipped_breakdowns() -> list[Breakdowns]:
     return [b for b in loaded if b is not None]
 
 
-def _write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
+def write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
     """Create ``folder`` with ``contents`` in one step; False where the name is taken, with nothing changed."""
     temporary: Path | None = None
     try:
@@ -337,6 +347,6 @@ def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> Ca
 
 
 __all__ = [
-    "Options", "Result", "Written", "calibrate", "compute_breakdowns", "find_campaign", "load_campaign", "report", "run",
-    "shipped_campaigns",
+    "Options", "Result", "Written", "calibrate", "calibrate_campaign", "compute_breakdowns", "find_campaign", "load_campaign",
+    "report", "run", "shipped_campaigns", "write_folder",
 ]  # fmt: skip

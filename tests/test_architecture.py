@@ -34,6 +34,7 @@ PUBLIC = [
     "fit",
     "init_campaign",
     "load_campaign",
+    "open_store",
     "plan_runs",
     "plot_efficiency",
     "plot_stages",

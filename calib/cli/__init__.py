@@ -6,6 +6,7 @@ from calib.cli import (
     demo_command,
     init_command,
     model_commands,
+    nightly_commands,
     plan_command,
     registry_commands,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "init_command",
     "main",
     "model_commands",
+    "nightly_commands",
     "plan_command",
     "registry_commands",
 ]

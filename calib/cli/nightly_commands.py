@@ -1,0 +1,216 @@
+"""Commands of the nightly job and its store: nightly, ack, store, sql."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calib.cli.app import JsonOption, app
+from calib.cli.output import note, print_json, working
+from calib.errors import GateFailedError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from calib.nightly import Night
+
+ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The nightly configuration.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The nightly configuration; nightly.toml here if left out.")
+]
+WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=256, help="Processes that read and fit.")]
+WaitOption = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for another job to end.")]
+store_app = typer.Typer(no_args_is_help=True, help="The store of measurements and nights: check, rebuild.")
+app.add_typer(store_app, name="store")
+
+
+@app.command()
+def nightly(
+    config: ConfigArg,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read; write nothing.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="DATE", help="Leave out campaigns without a file as new as this.")
+    ] = None,
+    workers: WorkersOption = 1,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="An existing Dask cluster (extra: dask).")
+    ] = None,
+    wait: WaitOption = 0.0,
+    replay: Annotated[
+        int | None, typer.Option("--replay", metavar="NIGHT", help="Calibrate a night again from what it recorded.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Find new results, calibrate them, compare with what is released; exit 1 where an alarm is open."""
+    from calib.nightly import Asked
+    from calib.nightly import nightly as run_nightly
+
+    asked = Asked(since=_date(since), workers=workers, scheduler=scheduler, wait_s=wait)
+    if replay is not None:
+        _replay(config, replay, json)
+        return
+    if dry_run:
+        _preview(config, asked, json)
+        return
+    with working("calibrating"):
+        night = run_nightly(config, asked)
+    for reason in night.failed_sources.values():
+        note(f"warning: {reason}")
+    if json:
+        print_json(_document(night))
+    else:
+        _show(night)
+    if night.alarms_open:
+        raise GateFailedError(
+            f"{night.alarms_open} alarm{'s are' if night.alarms_open > 1 else ' is'} open",
+            remedy="act on them, or silence each with `calib ack ID --why`",
+        )
+
+
+def _document(night: Night) -> dict[str, Any]:
+    from calib.nightly.files import summary
+
+    record = summary(night.record) if night.record else {}
+    return {
+        "new": night.new, "results_read": night.read, "campaigns_fitted": night.fitted,
+        "folder": str(night.folder) if night.folder else None, "failed_sources": dict(night.failed_sources), **record,
+    }  # fmt: skip
+
+
+def _show(night: Night) -> None:
+    from calib.nightly.files import render_pager
+
+    if night.record is None:
+        print("No campaign was found.")
+        return
+    print(render_pager(night.record))
+    for c in night.record.campaigns:
+        if c.failure:
+            print(f"  not calibrated: {c.campaign}: {c.failure}")
+        elif c.changed_files and night.new:
+            print(f"  changed under the same name: {c.campaign}: {', '.join(c.changed_files[:5])}")
+    for a in night.record.alarms:
+        state = f"acknowledged: {a.acknowledged}" if a.acknowledged is not None else "OPEN"
+        print(f"  {a.id} {a.kind} {a.series}: {a.text} ({state})")
+    if night.new:
+        print(f"Wrote {night.folder} ({night.read} results read, {night.fitted} campaigns fitted)")
+    else:
+        print(f"Nothing new since night {night.record.night} ({night.folder})")
+
+
+def _preview(config: Path, asked: Any, json: bool) -> None:
+    from calib.nightly import preview
+
+    found: Any = preview(config, asked)
+    if json:
+        print_json(found)
+        return
+    for c in found["would_read"]:
+        print(f"{c['status']}: {c['campaign']} ({c['new_files']} new files, {len(c['changed_files'])} changed)")
+    for name in found["gone"]:
+        print(f"gone: {name}")
+    for reason in found["failed"].values():
+        note(f"warning: {reason}")
+    print(f"{found['unchanged']} campaigns unchanged; nothing was written")
+
+
+def _replay(config: Path, night: int, json: bool) -> None:
+    from dataclasses import asdict
+
+    from calib.nightly import replay
+
+    found = replay(config, night)
+    if json:
+        print_json([asdict(r) for r in found])
+    else:
+        for r in found:
+            print(f"{r.campaign}: {r.problem or f'same digest {r.recorded[:12]}'}")
+    if bad := [r for r in found if r.problem]:
+        raise StoreError(
+            f"{len(bad)} of {len(found)} campaigns cannot be replayed, the first is {bad[0].campaign} ({bad[0].problem})",
+            file=config, remedy="restore the inputs, or use the calib version of that night",
+        )  # fmt: skip
+
+
+@app.command()
+def ack(
+    alarm: Annotated[str, typer.Argument(metavar="ID", help="The alarm, as the report names it.")],
+    why: Annotated[str, typer.Option("--why", help="Why it may be silent; stands in the reports.")],
+    config: ConfigOption = None,
+) -> None:
+    """Silence one alarm until the next change."""
+    from calib.nightly import acknowledge
+    from calib.nightly.config import default_config
+    from calib.nightly.night import place_of
+
+    made, known = acknowledge(place_of(config or default_config()).out, alarm, why)
+    print(f"Acknowledged {made.id} ({known.kind}, {known.series}) until the next change: {made.why}")
+
+
+@store_app.command("check")
+def store_check(config: ConfigOption = None, json: JsonOption = False) -> None:
+    """Compare digests and counts of the store with what lies on the disk; exit 3 where they differ."""
+    from dataclasses import asdict
+
+    from calib.nightly import check
+    from calib.nightly.config import default_config
+
+    path = config or default_config()
+    problems, counts = check(path)
+    if json:
+        print_json({"problems": [asdict(p) for p in problems], "compared": counts})
+    else:
+        for p in problems:
+            print(f"{p.what} {p.file}: {p.reason}")
+        print(f"Compared {counts['files']} files, {counts['parts']} parts and {counts['nights']} nights")
+    if problems:
+        raise StoreError(
+            f"{len(problems)} things differ from what was stored, the first is {problems[0].file} ({problems[0].reason})",
+            file=path, remedy="run `calib nightly` for changed results, `calib store rebuild` for a damaged store",
+        )  # fmt: skip
+
+
+@store_app.command("rebuild")
+def store_rebuild(config: ConfigOption = None, workers: WorkersOption = 1, wait: WaitOption = 0.0) -> None:
+    """Delete the store and build it again from raw files and the records of the nights."""
+    from calib.nightly import Asked, rebuild
+    from calib.nightly.config import default_config
+
+    with working("rebuilding"):
+        campaigns, nights = rebuild(config or default_config(), Asked(workers=workers, wait_s=wait))
+    print(f"Rebuilt from {campaigns} campaigns and {nights} nights")
+
+
+@app.command()
+def sql(
+    query: Annotated[str, typer.Argument(help="A query in DuckDB's SQL; the store is read-only.")],
+    config: ConfigOption = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", help="The store's folder, instead of a configuration.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Ask the store: CSV on stdout, or JSON. `SHOW TABLES` lists what there is."""
+    import sys
+
+    from calib.cli.output import frame_rows
+    from calib.nightly.config import default_config
+    from calib.nightly.night import place_of
+    from calib.store import open_store
+
+    with open_store(store or place_of(config or default_config()).store) as opened:
+        frame = opened.sql(query)
+    if json:
+        print_json(frame_rows(frame))
+    else:
+        frame.to_csv(sys.stdout, index=False, lineterminator="\n")
+
+
+def _date(text: str | None) -> dt.date | None:
+    if text is None:
+        return None
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise UsageError("is not a date", field="--since", value=text, remedy="write it as 2026-11-30") from None

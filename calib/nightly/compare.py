@@ -1,0 +1,240 @@
+"""Tonight against what is released, or against the first night where nothing is: every alarm of the night."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calib.alarms import (
+    Alarm,
+    Level,
+    Limits,
+    Measured,
+    compare_stream,
+    describe,
+    family_limit,
+    follow,
+    scope_of,
+    together,
+)
+from calib.coefficients import CoefficientSet
+from calib.nightly.accuracy import mape_alarms
+from calib.nightly.history import Entry, Series, latest, measurements
+from calib.nightly.ingest import load_candidate
+from calib.nightly.record import Ack, AlarmRecord, CampaignNight
+from calib.registry import Registry
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a backend is compared with: a released set, or the first night's; ``entry`` is its campaign where on record."""
+
+    coefficients: CoefficientSet
+    name: str
+    entry: Entry | None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything a comparison looks at; ``history`` includes tonight."""
+
+    night: int
+    history: Sequence[Entry]
+    tonight: Sequence[Entry]
+    released: Sequence[CoefficientSet]
+    before: Sequence[AlarmRecord]
+    acks: Sequence[Ack]
+    limits: Limits
+    reports: Path
+    campaigns: Sequence[CampaignNight] = ()
+    calibrated_before: frozenset[str] = frozenset()
+
+
+def released_sets(registry: str | None, base: Path) -> tuple[CoefficientSet, ...]:
+    """The standing releases of a registry, newest first.
+
+    Raises
+    ------
+    RegistryError, CoefficientFileError
+        The registry or a file in it is damaged.
+    """
+    if registry is None:
+        return ()
+    opened = Registry.open(base / registry)
+    return tuple(opened.load(e) for e in opened.current)
+
+
+def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:
+    """The alarms that stand at the end of the night, and what is said of the comparisons in words."""
+    found: list[Alarm] = []
+    said: list[str] = []
+    judged: set[str] = set()
+    for scope in sorted({s for e in at.tonight for s in e.scopes}):
+        entries = [e for e in at.tonight if scope in e.scopes]
+        for basis in sorted({e.basis for e in entries}):
+            own = [e for e in entries if e.basis == basis]
+            reference = _reference(at, scope, basis)
+            if (why := _unavailable(at, scope, basis, reference)) is not None:
+                said.append(f"{scope}: comparison unavailable: {why}")
+                continue
+            if reference is None:
+                said.append(f"{scope}: measured for the first time; nothing to compare with")
+                continue
+            judged.add(scope)
+            sets = [load_candidate(at.reports, str(e.campaign.report)) for e in own]
+            alarms, words = compare_stream(reference.coefficients, sets, at.night)
+            found += [a for a in alarms if a.scope == scope]
+            said += [f"{scope}, against {reference.name}: {w}" for w in words]
+            found += mape_alarms(at, scope, basis, reference, own)
+    moved = _moved(at, judged)
+    judged |= {c.campaign for c in at.campaigns if c.digest and c.status != "gone"}
+    return _settled(at, [*found, *moved, *_campaigns_lost(at)], judged), said
+
+
+def _campaigns_lost(at: Situation) -> list[Alarm]:
+    """Campaigns that were calibrated the night before and are not any more: their coverage is lost as a whole."""
+    lost = [
+        c for c in at.campaigns
+        if c.campaign in at.calibrated_before and (c.status == "gone" or c.digest is None)
+    ]  # fmt: skip
+    return [
+        Alarm("campaign_lost", c.campaign, c.campaign, c.status, f"not calibrated any more: {c.failure}", at.night)
+        for c in lost
+    ]
+
+
+def _reference(at: Situation, scope: str, basis: tuple[str, str]) -> Reference | None:
+    """The newest release that covers a backend, else the first night with this basis; None where tonight is the first."""
+    for coefficients in at.released:
+        if scope in {f"{c.backend} on {c.system}" for c in coefficients.coefficients}:
+            own = [e for e in at.history if e.campaign.digest == coefficients.digest or _made(e, coefficients)]
+            name = f"the released coefficients {coefficients.digest[:12]}"
+            return Reference(coefficients, name, own[0] if own else None)
+    first = next((e for e in at.history if scope in e.scopes and e.basis == basis), None)
+    if first is None or first.night == at.night:
+        return None
+    loaded = load_candidate(at.reports, str(first.campaign.report))
+    return Reference(loaded, f"night {first.night} ({first.campaign.campaign}; nothing is released)", first)
+
+
+def _made(entry: Entry, released: CoefficientSet) -> bool:
+    """Whether a release was made from this entry's candidate: the same inputs (only ``supersedes`` was filled in)."""
+    same = {i.path: i.sha256 for i in released.inputs} == entry.campaign.inputs
+    return same and released.balance_source.step is not None and bool(entry.campaign.digest)
+
+
+def _unavailable(at: Situation, scope: str, basis: tuple[str, str], reference: Reference | None) -> str | None:
+    """Why tonight cannot be compared: rules or data revision are others than the reference's."""
+    earlier = [e for e in at.history if scope in e.scopes and e.night < at.night]
+    known = reference.entry.basis if reference and reference.entry else None
+    if known is None and earlier and not any(e.basis == basis for e in earlier):
+        known = earlier[-1].basis
+    if known is None or known == basis:
+        return None
+    what = "the rules" if known[0] != basis[0] else "the latencies behind the balance factors"
+    old, new = (known[0], basis[0]) if known[0] != basis[0] else (known[1], basis[1])
+    return f"{what} changed ({old[:12]} to {new[:12]}); a new baseline begins"
+
+
+def _moved(at: Situation, judged: set[str]) -> list[Alarm]:
+    """Coefficients that moved, and those whose move is acknowledged."""
+    alarms: list[Alarm] = []
+    bases = {(s, e.basis) for e in at.tonight for s in e.scopes if s in judged}
+    for scope, basis in sorted(bases):
+        same = [e for e in at.history if scope in e.scopes and e.basis == basis]
+        reference = _reference(at, scope, basis)
+        rows = measurements(latest(same))
+        limit = family_limit(at.limits, len(rows))
+        tonight = {k for e in at.tonight if e.basis == basis for k in measurements([e])}
+        for (series, parameter), found in rows.items():
+            if (series, parameter) not in tonight or scope_of(series) != scope or series[3] is None:
+                continue
+            start = _start(reference, same, series, parameter)
+            name = f"{parameter} of {describe(series)}"
+            if start is not None:
+                alarms += _follow(at, scope, name, start, found, limit)
+    return alarms
+
+
+def _start(reference: Reference | None, same: Sequence[Entry], series: Series, parameter: str) -> Level | None:
+    """Where the baseline of a coefficient begins; errors as stated by the measurements, where these are on record."""
+    entry = reference.entry if reference and reference.entry else None
+    recorded = measurements([entry]).get((series, parameter)) if entry else None
+    if recorded and entry:
+        own = together(recorded)
+        return Level(own.value, own.stderr, entry.night, "reference")
+    if reference and (level := _published(reference.coefficients, series, parameter)):
+        return level
+    first = measurements(same).get((series, parameter))
+    return Level(first[0].value, first[0].stderr, first[0].night, "first") if first else None
+
+
+def _published(coefficients: CoefficientSet, series: Series, parameter: str) -> Level | None:
+    """A coefficient of a file that no night made: its error with the scale of its own scatter taken out again."""
+    for c in coefficients.coefficients:
+        same = (c.system, c.backend, c.model, c.precision) == (series[0], series[1], series[3], series[4])
+        e = c.estimate
+        if same and c.backend_versions.covers(series[2]) and parameter in e.parameters and e.stderr:
+            i = e.parameters.index(parameter)
+            test = next((d for d in c.detectors if d.name.startswith("chi-square") and d.dof == e.dof), None)
+            factor = np.sqrt(test.statistic / test.dof) if test and test.dof and test.statistic > 0 else 1.0
+            return Level(e.values[i], float(e.stderr[i] / factor), -1, "released")
+    return None
+
+
+def _follow(at: Situation, scope: str, name: str, start: Level, found: Sequence[Measured], limit: float) -> list[Alarm]:
+    nights = [together(list(own)) for _, own in itertools.groupby(found, key=lambda m: m.night)]
+    known = {a.id: a for a in at.before if a.kind == "moved" and a.series == name}
+    acks = {a.night: a.id for a in at.acks if a.id in known or _of_series(at, a, name)}
+    move = follow(start, nights, limits=at.limits, limit=limit, acks=acks)
+    if move is None:
+        return []
+    text = (
+        f"{move.value:.4f} against a baseline of {move.baseline:.4f}: {move.z:+.1f} combined standard errors "
+        f"(limit {move.limit:.2f})"
+    )
+    if move.opened is not None:
+        return [Alarm("moved", scope, name, "up" if move.z > 0 else "down", text, move.opened)]
+    if move.acknowledged is not None:
+        ack = next(a for a in at.acks if a.id == move.acknowledged)
+        old = known.get(ack.id)
+        state, opened, words = (old.state, old.opened, old.text) if old else ("up", ack.night, text)
+        return [Alarm("moved", scope, name, state, words, opened, ack.why)]
+    return []
+
+
+def _of_series(at: Situation, ack: Ack, name: str) -> bool:
+    """Whether an acknowledgement is of this coefficient's move; its id says so for any night the alarm may have opened."""
+    nights = range(1, at.night + 1)
+    return any(Alarm("moved", "", name, s, "", n).id == ack.id for s in ("up", "down") for n in nights)
+
+
+def _settled(at: Situation, found: Sequence[Alarm], judged: set[str]) -> list[AlarmRecord]:
+    """Tonight's alarms with the ids they had, those of backends that were not measured, and what was acknowledged."""
+    before = {(a.kind, a.series, a.state): a for a in at.before}
+    reasons = {a.id: a.why for a in at.acks}
+    records: dict[str, AlarmRecord] = {}
+    for alarm in found:
+        old = before.get((alarm.kind, alarm.series, alarm.state))
+        own = alarm if old is None or alarm.kind == "moved" else replace(alarm, opened=old.opened)
+        records[own.id] = _record(own, own.acknowledged or reasons.get(own.id))
+    for a in at.before:
+        if a.scope not in judged:
+            records[a.id] = AlarmRecord(**{**_fields(a), "acknowledged": reasons.get(a.id, a.acknowledged)})
+    return sorted(records.values(), key=lambda a: (a.acknowledged is not None, a.scope, a.kind, a.series, a.id))
+
+
+def _fields(a: AlarmRecord) -> Mapping[str, Any]:
+    return {n: getattr(a, n) for n in AlarmRecord.__struct_fields__}
+
+
+def _record(a: Alarm, acknowledged: str | None) -> AlarmRecord:
+    return AlarmRecord(
+        id=a.id, kind=a.kind, scope=a.scope, series=a.series, state=a.state, opened=a.opened, text=a.text,
+        acknowledged=acknowledged,
+    )  # fmt: skip

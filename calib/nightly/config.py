@@ -1,0 +1,123 @@
+"""The nightly job's configuration: one TOML file, typed and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from calib.alarms import Limits
+from calib.coefficients import BalanceKind, Matching, Reference
+from calib.errors import NightlyError, UsageError
+from calib.provenance import decode_problem, read_bytes
+from calib.residual import FORMS
+from calib.workflow import Options
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class FitSection(_Section, frozen=True, kw_only=True):
+    """``[fit]``: how campaigns are fitted, as the options of ``calib run``."""
+
+    matching: Matching | None = None
+    form: str = "log2"
+    error_floor: float = 0.02
+    balance: BalanceKind = "decode"
+    reference: Reference = "baseline"
+    pooling: Literal["none", "partial"] = "none"
+
+    def options(self) -> Options:
+        """As `calib.workflow` takes them."""
+        return Options(
+            matching=self.matching, form=self.form, error_floor=self.error_floor, balance=self.balance,
+            reference=self.reference, pooling=self.pooling,
+        )  # fmt: skip
+
+
+class AlarmSection(_Section, frozen=True, kw_only=True):
+    """``[alarms]``: see `calib.alarms.Limits`."""
+
+    standard_errors: float = 3.5
+    family_nights: int = 200
+    baseline_nights: int = 20
+    mape_points: float = 2.0
+    mape_relative_pct: float = 10.0
+    mape_standard_errors: float = 5.0
+    changepoint_nights: int = 10
+
+    def limits(self) -> Limits:
+        """As `calib.alarms` takes them."""
+        return Limits(**{name: getattr(self, name) for name in AlarmSection.__struct_fields__})
+
+
+class Config(_Section, frozen=True, kw_only=True):
+    """A nightly configuration. Paths are relative to its file; ``results`` may be URLs that fsspec knows."""
+
+    format_version: Literal[1] = 1
+    name: str
+    results: tuple[str, ...]
+    store: str = "store"
+    out: str = "nights"
+    registry: str | None = None
+    fit: FitSection = FitSection()
+    alarms: AlarmSection = AlarmSection()
+
+
+def read_config(path: Path) -> Config:
+    """Read and check a configuration.
+
+    Raises
+    ------
+    NightlyError
+        Unreadable, not TOML, an unknown field, a value that cannot be.
+    """
+    data = read_bytes(path, kind=NightlyError, limit=2**20)
+    try:
+        config = msgspec.toml.decode(data, type=Config)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        problem, field = decode_problem(error)
+        raise NightlyError(
+            f"is not a valid nightly configuration ({problem})", file=path, field=field or None,
+            remedy="correct it; the README's section 'Every night' shows one",
+        ) from None  # fmt: skip
+    _check(config, path)
+    return config
+
+
+def _check(config: Config, path: Path) -> None:
+    def wrong(field: str, value: object, problem: str) -> NightlyError:
+        return NightlyError(problem, file=path, field=field, value=value, remedy="correct it")
+
+    if not config.results:
+        raise wrong("results", [], "names no folder of results")
+    if len(set(config.results)) < len(config.results):
+        raise wrong("results", list(config.results), "names a folder twice")
+    if config.fit.form not in FORMS:
+        raise wrong("fit.form", config.fit.form, f"is not one of {', '.join(FORMS)}")
+    if not 0 < config.fit.error_floor < 1:
+        raise wrong("fit.error_floor", config.fit.error_floor, "is not between 0 and 1")
+    for name in AlarmSection.__struct_fields__:
+        value = getattr(config.alarms, name)
+        if not 0 <= value < 1e6 or (name in ("standard_errors", "family_nights") and value == 0):
+            raise wrong(
+                f"alarms.{name}",
+                value,
+                "is not a positive number" if value != value or value < 0 else "is out of range",
+            )
+
+
+def default_config() -> Path:
+    """The file that ``calib ack`` and ``calib store`` look for in the current folder.
+
+    Raises
+    ------
+    UsageError
+        It is not there.
+    """
+    path = Path("nightly.toml")
+    if not path.is_file():
+        raise UsageError("there is no nightly.toml here", remedy="give the configuration with --config FILE")
+    return path

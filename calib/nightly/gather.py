@@ -1,0 +1,158 @@
+"""Reading and fitting of the campaigns that changed, spread over workers; what was read before is taken from the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from calib.campaign_config import CONFIG_NAME, parse_config
+from calib.campaign_files import covered_units
+from calib.errors import CalibError, printable
+from calib.nightly.ingest import READING, Outcome, code_digest, ingest
+from calib.nightly.remote import is_url, mirror_of, sync
+from calib.nightly.scan import Seen, scan, unit_signatures
+from calib.nightly.units import read_batch
+from calib.nightly.workers import Died, Workers
+from calib.provenance import read_bytes
+from calib.store import Writer
+from calib.workflow import Options
+
+BATCH = 16  # results a task
+LARGE = 8 * 2**20  # bytes of files, from which a result is a task of its own
+
+
+@dataclass(frozen=True)
+class Found:
+    """The campaign folders of all sources, and the sources that could not be looked into: name -> why."""
+
+    campaigns: Mapping[str, Seen]
+    failed: Mapping[str, str]
+
+
+def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True) -> Found:
+    """Look through every source; URLs are mirrored first, where ``fetch`` is True."""
+    campaigns: dict[str, Seen] = {}
+    failed: dict[str, str] = {}
+    for source in sources:
+        try:
+            root = root_of(source, base, store)
+            if is_url(source) and fetch:
+                sync(source, root)
+            campaigns |= {seen.key: seen for seen in scan(source, root)}
+        except CalibError as error:
+            if error.exit_code != 3 or type(error).__name__ == "OutputError":
+                raise
+            failed[source] = str(error)
+    return Found(dict(sorted(campaigns.items())), failed)
+
+
+def root_of(source: str, base: Path, store: Path) -> Path:
+    """The folder of a source on this machine."""
+    return mirror_of(store, source) if is_url(source) else Path(os.path.normpath(base / source))
+
+
+def locate(key: str, sources: Sequence[str], base: Path, store: Path) -> Path | None:
+    """The folder of a campaign by its key; None where no configured source has it."""
+    for source in sorted(sources, key=len, reverse=True):
+        name = source.rstrip("/")
+        if key == name or key.startswith(f"{name}/"):
+            folder = root_of(source, base, store) / key[len(name) :].lstrip("/")
+            return folder if folder.is_dir() else None
+    return None
+
+
+def read_campaigns(
+    writer: Writer, work: Sequence[Seen], workers: Workers
+) -> tuple[dict[str, Path], int, dict[str, str]]:
+    """Read what changed of the campaigns; returns the cache part of each, how many results were read, and who failed.
+
+    The cache is committed campaign by campaign, so that a job that is killed need not begin again.
+    """
+    code = code_digest(READING)
+    kept: dict[str, dict[str, tuple[str, bytes]]] = {}
+    signatures: dict[str, dict[str, str]] = {}
+    tasks: list[tuple[str, list[str]]] = []
+    owners: list[str] = []
+    missing: dict[str, int] = {}
+    for seen in work:
+        known = writer.units(seen.key)
+        signatures[seen.key] = wanted = _wanted(seen, code)
+        kept[seen.key] = {u: known[u] for u, s in wanted.items() if u in known and known[u][0] == s}
+        new = [u for u in wanted if u not in kept[seen.key]]
+        batches = list(_batches(seen, new))
+        missing[seen.key] = len(batches)
+        tasks += [(str(seen.folder), batch) for batch in batches]
+        owners += [seen.key] * len(batches)
+    parts: dict[str, Path] = {}
+    failed: dict[str, str] = {}
+    for number, result in workers.map(read_batch, tasks):
+        key = owners[number]
+        missing[key] -= 1
+        if isinstance(result, Died):
+            failed[key] = f"{key}: {', '.join(tasks[number][1][:3])} could not be read: {result.reason}"
+        else:
+            kept[key] |= {unit: (signatures[key][unit], payload) for unit, payload in result}
+        if not missing[key]:
+            parts[key] = writer.put_units(key, kept.pop(key))
+            writer.commit()
+    for key, units in kept.items():
+        if units:
+            parts[key] = writer.put_units(key, units)
+    if kept:
+        writer.commit()
+    return parts, sum(len(batch) for _, batch in tasks), failed
+
+
+def _wanted(seen: Seen, code: str) -> dict[str, str]:
+    """The results of a campaign with the signature of each; none where its campaign.toml is not usable."""
+    try:
+        config = parse_config(read_bytes(seen.folder / CONFIG_NAME), file=seen.folder / CONFIG_NAME)
+        units = [p.relative_to(seen.folder).as_posix() for p, _, _ in covered_units(seen.folder, config)]
+    except CalibError:  # said when the campaign is put together
+        return {}
+    names = {u for u in units if printable(u) == u}  # the others are read each night, and said
+    return unit_signatures(sorted(names), seen.stamps, code)
+
+
+def _batches(seen: Seen, units: Sequence[str]) -> Iterator[list[str]]:
+    sizes: dict[str, int] = dict.fromkeys(units, 0)
+    for name, stamp in seen.stamps.items():
+        at = name
+        while at:
+            if at in sizes:
+                sizes[at] += max(0, stamp.size)
+            at = at.rpartition("/")[0]
+    batch: list[str] = []
+    for unit in units:
+        if sizes[unit] >= LARGE:
+            yield [unit]
+            continue
+        batch.append(unit)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def fit_campaigns(
+    work: Sequence[Seen], parts: Mapping[str, Path], options: Options, reports: Path | None, workers: Workers
+) -> dict[str, Outcome]:
+    """Screen and fit each campaign, by key; a campaign whose worker died is failed."""
+    out = str(reports) if reports else None
+    tasks = [(str(s.folder), str(parts[s.key]) if s.key in parts else None, options, out) for s in work]
+    found: dict[str, Outcome] = {}
+    for number, result in workers.map(ingest, tasks):
+        key = work[number].key
+        if isinstance(result, Died):
+            found[key] = Outcome(failure=f"{key}: could not be fitted: {result.reason}")
+        else:
+            found[key] = result
+    return dict(sorted(found.items()))
+
+
+def with_failures(outcomes: Mapping[str, Outcome], failed: Mapping[str, str]) -> dict[str, Outcome]:
+    """Outcomes with the results that could not be read counted as failures of their campaign."""
+    return {k: replace(o, failure=o.failure or failed[k]) if k in failed else o for k, o in outcomes.items()}

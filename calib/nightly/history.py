@@ -1,0 +1,76 @@
+"""What earlier nights say, as tonight's comparison needs it: one measurement a campaign, the latest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calib.alarms import Measured
+from calib.nightly.record import CampaignNight, Record
+
+Series = tuple[str, str, str, str | None, str | None]
+SERIES = ("system", "backend", "backend_version", "model", "precision")
+FITTED = ("new", "changed", "refitted")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A campaign as one night measured it, with its rows of the record."""
+
+    night: int
+    campaign: CampaignNight
+    series: tuple[Mapping[str, Any], ...]
+    points: tuple[Mapping[str, Any], ...]
+
+    @property
+    def basis(self) -> tuple[str, str]:
+        """Rule fingerprint and data revision: entries can be compared where both are the same."""
+        return (self.campaign.rules, self.campaign.revision)
+
+    @property
+    def scopes(self) -> set[str]:
+        """The backends and systems it measured."""
+        return {f"{r['backend']} on {r['system']}" for r in self.series}
+
+
+def entries(records: Iterable[Record]) -> list[Entry]:
+    """Every fitted campaign of every night, in order."""
+    found = []
+    for record in records:
+        series, points = _by_campaign(record.series), _by_campaign(record.points)
+        fitted = (c for c in record.campaigns if c.status in FITTED and c.digest)
+        found += [
+            Entry(record.night, c, tuple(series.get(c.campaign, ())), tuple(points.get(c.campaign, ()))) for c in fitted
+        ]
+    return found
+
+
+def _by_campaign(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(str(row["campaign"]), []).append(row)
+    return found
+
+
+def latest(found: Sequence[Entry]) -> list[Entry]:
+    """The last entry of each campaign: a campaign that grew is measured once, not once a night."""
+    last = {e.campaign.campaign: e for e in found}
+    return sorted(last.values(), key=lambda e: (e.night, e.campaign.campaign))
+
+
+def series_key(row: Mapping[str, Any]) -> Series:
+    """The series a row belongs to."""
+    system, backend, version, model, precision = (row[n] for n in SERIES)
+    return (system, backend, version, model, precision)
+
+
+def measurements(found: Iterable[Entry]) -> dict[tuple[Series, str], list[Measured]]:
+    """For each series and parameter its measurements, in order of nights; several of one night stand one after another."""
+    rows: dict[tuple[Series, str], list[Measured]] = {}
+    for e in found:
+        for r in e.series:
+            if r["stated_stderr"]:
+                own = rows.setdefault((series_key(r), r["parameter"]), [])
+                own.append(Measured(e.night, r["value"], r["stated_stderr"], r["chi_square"], r["dof"]))
+    return rows

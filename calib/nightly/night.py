@@ -1,0 +1,308 @@
+"""The nightly job, step by step: find, read, screen, fit, compare, write; the same again does nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from calib import __version__
+from calib.errors import NightlyError, OutputError
+from calib.nightly.compare import Situation, judge, released_sets
+from calib.nightly.config import Config, read_config
+from calib.nightly.files import contents
+from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures
+from calib.nightly.history import FITTED, entries
+from calib.nightly.importing import import_record, import_records, put_outcome
+from calib.nightly.ingest import RULING, Outcome, code_digest
+from calib.nightly.record import Ack, CampaignNight, Record, Status, read_acks, read_records
+from calib.nightly.scan import Seen, changes
+from calib.nightly.trends import trends
+from calib.nightly.workers import choose
+from calib.provenance import now_utc, sha256_bytes, user_name
+from calib.store import Stamp, Writer, open_writer
+from calib.workflow import write_folder
+
+REPORTS = "reports"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one call of the job is asked to do differently."""
+
+    since: dt.date | None = None
+    workers: int = 1
+    scheduler: str | None = None
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a night came to; ``new`` is False where everything was as the night before.
+
+    ``record`` is None where there is no night yet. ``read`` counts the results that were really read.
+    """
+
+    record: Record | None
+    folder: Path | None
+    new: bool
+    read: int
+    fitted: int
+    failed_sources: Mapping[str, str]
+
+    @property
+    def alarms_open(self) -> int:
+        """How many alarms nobody has acknowledged."""
+        return sum(a.acknowledged is None for a in self.record.alarms) if self.record else 0
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The folders of a configuration."""
+
+    config: Config
+    base: Path
+
+    @property
+    def store(self) -> Path:
+        return self.base / self.config.store
+
+    @property
+    def out(self) -> Path:
+        return self.base / self.config.out
+
+    @property
+    def reports(self) -> Path:
+        return self.out / REPORTS
+
+
+def place_of(path: Path) -> _Place:
+    """The configuration at ``path`` and where its folders are.
+
+    Raises
+    ------
+    NightlyError
+        See `calib.nightly.config.read_config`.
+    """
+    return _Place(read_config(path), path.resolve().parent)
+
+
+def nightly(path: Path, asked: Asked | None = None) -> Night:
+    """Run the job of a configuration.
+
+    Raises
+    ------
+    NightlyError
+        The configuration or a record is unusable, or nothing at all could be calibrated.
+    OutputError
+        Another job is running, or something cannot be written; what was there is unchanged.
+    """
+    asked, at = asked or Asked(), place_of(path)
+    with open_writer(at.store, wait_s=asked.wait_s) as writer:
+        night = _run(at, writer, asked)
+        writer.clear_unused()
+    _require_something(night, path)
+    return night
+
+
+def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
+    records = read_records(at.out)
+    acks = read_acks(at.out)
+    imported = import_records(writer, records, acks)
+    found = find(at.config.results, at.base, at.store)
+    stamp = fit_stamp(at.config)
+    known = writer.campaigns()
+    ready = {k: s for k, s in found.campaigns.items() if asked.since is None or s.newest_ns >= _ns(asked.since)}
+    work = [s for k, s in ready.items() if k not in known or known[k].fingerprint != _fingerprint(s, stamp)]
+    last = records[-1][0] if records else None
+    released = tuple(c.digest for c in released_sets(at.config.registry, at.base))
+    outcomes, read, died = _calibrate(at, writer, work, asked)
+    gone = _gone(last, found.campaigns, found.failed)
+    campaigns = _campaign_nights(writer, last, ready, outcomes, gone)
+    state = _state(at.config, campaigns, released, acks)
+    if last is not None and last.state == state:
+        if outcomes or imported or gone:
+            _keep(writer, ready, outcomes, died, stamp, gone)
+            writer.commit()
+        return Night(last, at.out / last.folder, False, read, len(outcomes), found.failed)
+    record = _record(at, [r for r, _ in records], campaigns, outcomes, state, released, acks)
+    folder = _write(at, record, records)
+    _keep(writer, ready, outcomes, died, stamp, gone)
+    import_record(writer, record, sha256_bytes((folder / "record.json").read_bytes()))
+    writer.commit()
+    return Night(record, folder, True, read, len(outcomes), found.failed)
+
+
+def fit_stamp(config: Config) -> str:
+    """What decides how files become coefficients: the code, and the options of the fit."""
+    return sha256_bytes(msgspec.json.encode([code_digest(RULING), __version__, msgspec.to_builtins(config.fit)]))
+
+
+def _fingerprint(seen: Seen, stamp: str) -> str:
+    return sha256_bytes(f"{seen.fingerprint}|{stamp}".encode())
+
+
+def _ns(day: dt.date) -> int:
+    return int(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()) * 10**9
+
+
+def _calibrate(
+    at: _Place, writer: Writer, work: Sequence[Seen], asked: Asked
+) -> tuple[dict[str, Outcome], int, set[str]]:
+    """Outcomes by campaign, how many results were read, and the campaigns that are to be tried again next time."""
+    if not work:
+        return {}, 0, set()
+    workers = choose(asked.workers, asked.scheduler)
+    parts, read, failed = read_campaigns(writer, work, workers)
+    try:
+        at.reports.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror or error}), and nothing was changed", file=at.reports,
+            remedy="make it writable, or name another folder as out",
+        ) from None  # fmt: skip
+    outcomes = with_failures(fit_campaigns(work, parts, at.config.fit.options(), at.reports, workers), failed)
+    died = {k for k, o in outcomes.items() if k in failed or (o.failure or "").endswith("each time")}
+    return outcomes, read, died
+
+
+def _gone(last: Record | None, seen: Mapping[str, Seen], failed: Mapping[str, str]) -> list[CampaignNight]:
+    """Campaigns of the last night whose folder is not there any more; not those of a source that cannot be looked into."""
+    before = last.campaigns if last else ()
+    return [
+        c for c in before
+        if c.campaign not in seen and c.status != "gone" and not any(c.campaign.startswith(s.rstrip("/")) for s in failed)
+    ]  # fmt: skip
+
+
+def _campaign_nights(
+    writer: Writer,
+    last: Record | None,
+    seen: Mapping[str, Seen],
+    outcomes: Mapping[str, Outcome],
+    gone: Sequence[CampaignNight],
+) -> list[CampaignNight]:
+    before = {c.campaign: c for c in last.campaigns if c.status != "gone"} if last else {}
+    nights = {k: msgspec.structs.replace(c, status="unchanged", **_QUIET) for k, c in before.items()}
+    for c in gone:
+        nights[c.campaign] = msgspec.structs.replace(c, status="gone", failure="its folder is gone", **_QUIET)
+    for key, outcome in outcomes.items():
+        old = before.get(key)
+        now = _night_of(writer, key, seen[key], outcome, old)
+        same = old is not None and (old.content, old.rules, old.digest) == (now.content, now.rules, now.digest)
+        nights[key] = msgspec.structs.replace(old, status="unchanged", **_QUIET) if same and old else now
+    return [nights[k] for k in sorted(nights)]
+
+
+_QUIET: dict[str, object] = {"new_files": 0, "changed_files": (), "gone_files": 0}
+
+
+def _night_of(writer: Writer, key: str, seen: Seen, o: Outcome, old: CampaignNight | None) -> CampaignNight:
+    files = changes(seen.stamps, {n: s for n, (s, _) in writer.files(key).items()})
+    content = sha256_bytes(msgspec.json.encode(sorted(o.inputs.items()))) if o.inputs else seen.fingerprint
+    # A file that was only touched has the digest it had.
+    digests = old.inputs if old else {}
+    changed = tuple(n for n in files.changed if n not in digests or digests[n] != o.inputs.get(n))
+    status: Status = "new"
+    if o.digest is None and o.runs is None:
+        status = "failed"
+    elif old is not None:
+        status = "changed" if old.content != content else "refitted"
+    return CampaignNight(
+        campaign=key, name=o.name, status=status, content=content, rules=o.rules, revision=o.revision,
+        runs=0 if o.runs is None else len(o.runs), digest=o.digest, report=o.report, failure=_short(o.failure, seen.folder),
+        set_aside=sum(f.verdict == "REJECT" for f in o.findings), warnings=sum(f.verdict == "WARN" for f in o.findings),
+        new_files=len(files.new), changed_files=changed, gone_files=len(files.gone), inputs=dict(o.inputs),
+    )  # fmt: skip
+
+
+def _short(failure: str | None, folder: Path) -> str | None:
+    """A message without where on this machine the folder is: the same data give the same record anywhere."""
+    return failure.replace(f"{folder}/", "").replace(str(folder), folder.name) if failure else None
+
+
+def _state(config: Config, campaigns: Sequence[CampaignNight], released: Sequence[str], acks: Sequence[Ack]) -> str:
+    rows = [(c.campaign, c.content, c.rules, c.revision, c.digest, c.failure) for c in campaigns]
+    settings = {k: v for k, v in msgspec.to_builtins(config).items() if k in ("fit", "alarms")}
+    return sha256_bytes(msgspec.json.encode([rows, released, [a.id for a in acks], settings], order="sorted"))
+
+
+def _record(
+    at: _Place,
+    records: Sequence[Record],
+    campaigns: Sequence[CampaignNight],
+    outcomes: Mapping[str, Outcome],
+    state: str,
+    released: Sequence[str],
+    acks: Sequence[Ack],
+) -> Record:
+    number = records[-1].night + 1 if records else 1
+    new = [c.campaign for c in campaigns if c.status in FITTED and c.digest and c.campaign in outcomes]
+    record = Record(
+        night=number, at=now_utc(), by=user_name(), calib_version=__version__, config=msgspec.to_builtins(at.config),
+        state=state, released=tuple(released), campaigns=tuple(campaigns),
+        series=tuple({"campaign": k, **row} for k in new for row in outcomes[k].series),
+        points=tuple({"campaign": k, **row} for k in new for row in outcomes[k].points),
+        alarms=(), said=(), acks=tuple(acks),
+    )  # fmt: skip
+    tonight = entries([record])
+    situation = Situation(
+        night=number, history=[*entries(records), *tonight], tonight=tonight,
+        released=released_sets(at.config.registry, at.base), before=records[-1].alarms if records else (), acks=acks,
+        limits=at.config.alarms.limits(), reports=at.reports, campaigns=campaigns,
+        calibrated_before=frozenset(c.campaign for c in records[-1].campaigns if c.digest and c.status != "gone")
+        if records else frozenset(),
+    )  # fmt: skip
+    alarms, said = judge(situation)
+    return msgspec.structs.replace(record, alarms=tuple(alarms), said=tuple(said)).sealed()
+
+
+def _write(at: _Place, record: Record, records: Sequence[tuple[Record, str]]) -> Path:
+    folder = at.out / record.folder
+    words = trends([*(r for r, _ in records), record], at.config.alarms.limits())
+    if not write_folder(folder, contents(record, words)):
+        raise OutputError("exists and is not overwritten", file=folder, remedy="move it away, and run again")
+    return folder
+
+
+def _keep(
+    writer: Writer,
+    seen: Mapping[str, Seen],
+    outcomes: Mapping[str, Outcome],
+    died: set[str],
+    stamp: str,
+    gone: Sequence[CampaignNight],
+) -> None:
+    for key, outcome in outcomes.items():
+        fingerprint = "" if key in died else _fingerprint(seen[key], stamp)
+        stamps: Mapping[str, Stamp] = seen[key].stamps
+        put_outcome(writer, key, outcome, fingerprint, stamps)
+    for c in gone:
+        writer.drop_campaign(c.campaign)
+
+
+def _require_something(night: Night, path: Path) -> None:
+    if night.record is not None and night.alarms_open == 0 and not any(c.digest for c in night.record.campaigns):
+        failed = [c for c in night.record.campaigns if c.failure]
+        first = f", the first is {failed[0].campaign} ({failed[0].failure})" if failed else ""
+        sources = "; ".join(night.failed_sources.values())
+        raise NightlyError(
+            f"nothing could be calibrated: {len(failed)} campaigns failed{first}{f'; {sources}' if sources else ''}",
+            file=path, remedy="correct the data; report.md of the night lists every reason",
+        )  # fmt: skip
+
+
+def preview(path: Path, asked: Asked | None = None) -> dict[str, object]:
+    """What a night would do, without doing it: nothing is written, and URLs are not fetched.
+
+    Raises
+    ------
+    NightlyError
+        As `nightly`.
+    """
+    from calib.nightly.preview import preview_of
+
+    return preview_of(place_of(path), asked or Asked())

@@ -1,0 +1,47 @@
+"""What a night would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from calib.nightly.gather import find
+from calib.nightly.scan import changes
+from calib.store import Stamp, open_store
+from calib.store.database import DATABASE_NAME
+
+if TYPE_CHECKING:
+    from calib.nightly.night import Asked, _Place
+
+
+def preview_of(at: _Place, asked: Asked) -> dict[str, object]:
+    """Campaigns that are new, changed or gone, with their files, against the store."""
+    from calib.nightly.night import _fingerprint, _ns, fit_stamp
+
+    known: dict[str, str] = {}
+    files: dict[str, dict[str, Stamp]] = {}
+    if (at.store / DATABASE_NAME).exists():
+        with open_store(at.store) as store:
+            rows = store.table("campaigns")[["campaign", "fingerprint"]]
+            known = dict(zip(rows["campaign"], rows["fingerprint"], strict=True))
+            for f in store.table("files").itertuples(index=False):
+                files.setdefault(str(f.campaign), {})[str(f.path)] = Stamp(int(str(f.size)), int(str(f.mtime_ns)))
+    found = find(at.config.results, at.base, at.store, fetch=False)
+    stamp, listed = fit_stamp(at.config), []
+    for key, seen in found.campaigns.items():
+        if (asked.since and seen.newest_ns < _ns(asked.since)) or known.get(key) == _fingerprint(seen, stamp):
+            continue
+        new = changes(seen.stamps, files.get(key, {}))
+        status = "new" if key not in known else "changed" if (new.new or new.changed or new.gone) else "refitted"
+        listed.append(
+            {
+                "campaign": key, "status": status, "new_files": len(new.new), "changed_files": list(new.changed),
+                "gone_files": len(new.gone),
+            }
+        )  # fmt: skip
+    gone = sorted(known.keys() - found.campaigns.keys())
+    return {
+        "would_read": listed,
+        "gone": gone,
+        "unchanged": len(found.campaigns) - len(listed),
+        "failed": dict(found.failed),
+    }

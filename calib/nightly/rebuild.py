@@ -1,0 +1,106 @@
+"""The store from nothing, a night again from its record, and whether the two still agree."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from calib.errors import NightlyError
+from calib.nightly.config import FitSection
+from calib.nightly.gather import find, fit_campaigns, locate, read_campaigns, with_failures
+from calib.nightly.importing import import_records, put_outcome
+from calib.nightly.ingest import ingest
+from calib.nightly.night import Asked, _fingerprint, fit_stamp, place_of
+from calib.nightly.record import read_acks, read_records
+from calib.nightly.workers import choose
+from calib.provenance import read_bytes, sha256_bytes
+from calib.store import Problem, StoreLock, check_store, open_writer
+from calib.store.database import DATABASE_NAME, remove_leftovers
+from calib.store.parts import CACHE, MEASUREMENTS
+
+
+def rebuild(path: Path, asked: Asked | None = None) -> tuple[int, int]:
+    """Delete the store and build it from raw files and the records of the nights; how many campaigns and nights.
+
+    Raises
+    ------
+    NightlyError, OutputError
+        As `calib.nightly.nightly`.
+    """
+    asked, at = asked or Asked(), place_of(path)
+    records, acks = read_records(at.out), read_acks(at.out)  # before anything is deleted
+    with StoreLock(at.store, asked.wait_s):
+        remove_leftovers(at.store)
+        (at.store / DATABASE_NAME).unlink(missing_ok=True)
+        for kind in (CACHE, MEASUREMENTS):
+            shutil.rmtree(at.store / kind, ignore_errors=True)
+    with open_writer(at.store, wait_s=asked.wait_s) as writer:
+        found, stamp = find(at.config.results, at.base, at.store), fit_stamp(at.config)
+        work, workers = list(found.campaigns.values()), choose(asked.workers, asked.scheduler)
+        parts, _, failed = read_campaigns(writer, work, workers)
+        outcomes = with_failures(fit_campaigns(work, parts, at.config.fit.options(), at.reports, workers), failed)
+        for key, outcome in outcomes.items():
+            seen = found.campaigns[key]
+            put_outcome(writer, key, outcome, "" if key in failed else _fingerprint(seen, stamp), seen.stamps)
+        import_records(writer, records, acks)
+        writer.commit()
+    return len(outcomes), len(records)
+
+
+def check(path: Path) -> tuple[list[Problem], dict[str, int]]:
+    """`calib.store.check_store` for a configuration."""
+    at = place_of(path)
+    return check_store(at.store, lambda key: locate(key, at.config.results, at.base, at.store), at.out)
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A campaign of a night, calibrated again: the digest recorded, the one it has now, and why it could not be done."""
+
+    campaign: str
+    recorded: str
+    now: str | None
+    problem: str | None
+
+
+def replay(path: Path, night: int) -> list[Replayed]:
+    """Calibrate a night's campaigns again from the very inputs it recorded; nothing is written.
+
+    Raises
+    ------
+    NightlyError
+        There is no such night.
+    """
+    at = place_of(path)
+    record = next((r for r, _ in read_records(at.out) if r.night == night), None)
+    if record is None:
+        raise NightlyError(
+            "is not on record", field="night", value=night, remedy="give one of those in the folder of nights"
+        )
+    options = msgspec.convert(record.config["fit"], FitSection).options()
+    found = []
+    for c in record.campaigns:
+        if c.digest is None or c.status == "gone":
+            continue
+        folder = locate(c.campaign, at.config.results, at.base, at.store)
+        problem, now = ("its folder is not at hand", None) if folder is None else (_differs(folder, c.inputs), None)
+        if problem is None and folder is not None:
+            outcome = ingest(str(folder), None, options, None)
+            now, problem = outcome.digest, outcome.failure
+        if problem is None and now != c.digest:
+            problem = f"another digest: night made by calib {record.calib_version}"
+        found.append(Replayed(c.campaign, c.digest, now, problem))
+    return found
+
+
+def _differs(folder: Path, inputs: dict[str, str]) -> str | None:
+    for name, digest in inputs.items():
+        path = folder / name
+        if not path.is_file():
+            return f"input {name} is gone"
+        if sha256_bytes(read_bytes(path)) != digest:
+            return f"input {name} has changed"
+    return None
