@@ -82,7 +82,7 @@ class Sighted:
 
 def look(folder: Path) -> Sighted:
     """Everything that can be read below ``folder``, grouped into entries."""
-    read = [learn(run, folder, {}) for run in read_path(folder, root=folder)]
+    read = [learn(run, folder) for run in read_path(folder, root=folder)]
     units: dict[PurePosixPath, list[ReadRun]] = {}
     for run in (r for r in read if isinstance(r, ReadRun)):
         units.setdefault(_unit(run), []).append(run)
