@@ -164,13 +164,13 @@ def test_of_two_jobs_at_once_the_slower_one_finds_the_results(tmp_path, monkeypa
     import calib.workflow as workflow
 
     result = calibrate()
-    real = workflow._write_folder
+    real = workflow.write_folder
 
     def beaten(folder, contents):
         assert real(folder, contents) is True  # the other job, in between
         return real(folder, contents)
 
-    monkeypatch.setattr(workflow, "_write_folder", beaten)
+    monkeypatch.setattr(workflow, "write_folder", beaten)
     written = workflow.report(result, tmp_path)
     assert written.new is False
     assert [p.name for p in tmp_path.iterdir()] == [written.folder.name]

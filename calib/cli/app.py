@@ -147,8 +147,12 @@ def run_command(
         print_findings(result.findings)
         state = "Wrote" if written.new else "Nothing new; these results are there already"
         print(f"{state} (digest {result.coefficients.digest[:12]})")
+        figures = [f for f in written.files if f.parent != written.folder]
         for file in written.files:
-            print(f"  {file}")
+            if file not in figures:
+                print(f"  {file}")
+        if figures:
+            print(f"  {figures[0].parent} ({len(figures)} figures)")
     _gates(result, gate_error, gate_refused)
 
 

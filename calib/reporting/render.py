@@ -22,7 +22,7 @@ from calib.drift import Comparison
 from calib.provenance import SHORT
 from calib.reporting.figures import Shown, figures
 from calib.reporting.headline import changes_text, headline
-from calib.reporting.plots import figure_bytes, svg
+from calib.reporting.plots import figure_bytes
 from calib.reporting.table import Column, Table
 from calib.reporting.tables import ReportData
 
@@ -34,8 +34,9 @@ _SHORT_COLUMNS = {"decomposition": 11, "coefficients": 8}  # of the Markdown tab
 
 def render_html(data: ReportData) -> str:
     """The report as one self-contained HTML page; its only script sorts, filters and pages tables."""
+    files = figure_files(data)
     shown = [
-        {"name": f.name, "table": f.table, "alt": f.alt, "caption": f.caption, "src": _data_url(svg(f.draw()))}
+        {"name": f.name, "table": f.table, "alt": f.alt, "caption": f.caption, "src": _data_url(files[_svg_name(f)])}
         for f in report_figures(data)
     ]
     return _page("report.html.j2",
@@ -108,13 +109,17 @@ def report_figures(data: ReportData) -> list[Shown]:
 
 
 def figure_files(data: ReportData) -> dict[str, bytes]:
-    """Every figure as ``figures/<name>.svg`` and ``.png``, without a date."""
-    files: dict[str, bytes] = {}
-    for f in report_figures(data):
-        figure = f.draw()
-        for kind in ("svg", "png"):
-            files[f"figures/{f.name}.{kind}"] = figure_bytes(figure, kind)
-    return files
+    """Every figure as ``figures/<name>.svg`` and ``.png``, without a date; drawn once for page and files."""
+    if not data.drawn:
+        for f in report_figures(data):
+            figure = f.draw()
+            data.drawn[_svg_name(f)] = figure_bytes(figure, "svg")
+            data.drawn[_svg_name(f).replace(".svg", ".png")] = figure_bytes(figure, "png")
+    return data.drawn
+
+
+def _svg_name(figure: Shown) -> str:
+    return f"figures/{figure.name}.svg"
 
 
 def command(data: ReportData) -> str:
@@ -136,8 +141,8 @@ def _script() -> str:
     return (resources.files("calib.reporting") / "templates" / "report.js").read_text(encoding="utf-8")
 
 
-def _data_url(text: str) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode()}"
+def _data_url(picture: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture).decode()}"
 
 
 def _raw_attribute(row: Mapping[str, Any], column: Column) -> Markup:

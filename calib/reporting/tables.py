@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -46,6 +46,7 @@ class ReportData:
     everywhere: Prediction | None = None
     model: FitResult | None = None
     changes: str = ""
+    drawn: dict[str, bytes] = field(default_factory=dict, repr=False)
 
     @functools.cached_property
     def shown(self) -> Prediction:

@@ -34,7 +34,9 @@ def test_run_prints_tables_and_names_its_files(cli, tmp_path):
         for line in done.out.splitlines()
         if line.startswith("  ") and line.strip().startswith(str(tmp_path))
     ]
-    assert [n.rsplit("/", 1)[1] for n in named] == ["coefficients-v1.json", "report.html", "report.md", "report.json"]
+    assert [n.rsplit("/", 1)[1] for n in named] == [
+        "coefficients-v1.json", "report.html", "report.md", "report.json", "figures (12 figures)",
+    ]  # fmt: skip
     again = cli("run", "--out", tmp_path)
     assert again.code == 0
     assert "Nothing new" in again.out

@@ -6,6 +6,7 @@ import base64
 import html.parser
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -111,7 +112,7 @@ def test_json_follows_the_shipped_schema(reports):
 
 def test_every_figure_has_its_table_and_is_the_same_every_time(reports):
     for data in reports.values():
-        first, second = figure_files(data), figure_files(data)
+        first, second = figure_files(data), figure_files(replace(data, drawn={}))
         assert first == second
         assert {f"figures/{f.name}.{kind}" for f in report_figures(data) for kind in ("svg", "png")} == set(first)
         assert all(f.table in data.tables and data.tables[f.table].rows for f in report_figures(data))
