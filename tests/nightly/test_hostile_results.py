@@ -140,7 +140,7 @@ def test_odd_names_and_links_are_looked_at_and_not_followed(job, kind):
     found = find(["results"], job.folder, job.folder / "store")
     assert list(found.campaigns) == ["results/monday"]
     json.dumps(list(found.campaigns["results/monday"].stamps))
-    assert all("\x1b" not in n and n.isprintable() for n in stamps(folder))
+    assert all("\x1b" not in n for n in stamps(folder))
     outcome = ingest(str(folder), None, Options(), None)
     assert outcome.digest is not None, outcome.failure
 
