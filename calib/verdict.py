@@ -73,8 +73,8 @@ def fit_each_concurrency(form: ResidualForm, group: pd.DataFrame, *, test: bool 
     A parameter that changes with concurrency is no lack of fit of the form in pp, so concurrencies are tested one by one,
     all of them at one family-wise level.
     """
-    if form.needs_concurrency or group["concurrency"].isna().any() or group["concurrency"].nunique() < 2:
-        return ()
+    if form.needs_concurrency or group["concurrency"].isna().any() or not group.duplicated("pp").any():
+        return ()  # each level once is one curve, also where the levels peak at different concurrencies
     fits = []
     for c, part in group.groupby("concurrency", sort=True):
         curve = fit_curve(form, part)

@@ -181,3 +181,12 @@ def test_an_unknown_form_is_an_error():
 def test_the_form_is_meaningless_from_two_to_the_one_over_s(s, limit):
     assert LOG2.positivity_limit_pp([s]) == limit
     assert LOG2.residual([1], [s])[0] == 1.0
+
+
+def test_levels_that_peak_at_different_concurrencies_are_one_curve(campaign_points):
+    from calib.verdict import detect, deviations, fit_each_concurrency, form_verdict
+
+    data = campaign_points(1 - 0.2 * np.log2([2, 4, 8]), concurrency=[32, 64, 64])
+    assert fit_each_concurrency(LOG2, data) == ()
+    found = detect(LOG2, data, fit_curve(LOG2, data), (), deviations(LOG2, data))
+    assert form_verdict(found, data, LOG2) == ("FIT", ())
