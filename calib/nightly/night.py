@@ -187,6 +187,7 @@ def _campaign_nights(
 ) -> list[CampaignNight]:
     before = {c.campaign: c for c in last.campaigns if c.status != "gone"} if last else {}
     nights = {k: msgspec.structs.replace(c, status="unchanged", **_QUIET) for k, c in before.items()}
+    nights |= {c.campaign: c for c in (last.campaigns if last else ()) if c.status == "gone" and c.campaign not in seen}
     for c in gone:
         nights[c.campaign] = msgspec.structs.replace(c, status="gone", failure="its folder is gone", **_QUIET)
     for key, outcome in outcomes.items():
@@ -303,6 +304,6 @@ def preview(path: Path, asked: Asked | None = None) -> dict[str, object]:
     NightlyError
         As `nightly`.
     """
-    from calib.nightly.preview import preview_of
+    from calib.nightly.previewing import preview_of
 
     return preview_of(place_of(path), asked or Asked())

@@ -41,7 +41,7 @@ def check_store(
     """
     problems: list[Problem] = []
     counts = {"files": 0, "parts": 0, "nights": 0}
-    with open_store(folder) as store:
+    with open_store(folder, runs=False) as store:  # a damaged part is what is looked for
         campaigns = store.sql("SELECT campaign, runs, part, part_sha256 FROM campaigns ORDER BY campaign")
         files = store.sql("SELECT campaign, path, sha256 FROM files WHERE sha256 IS NOT NULL ORDER BY ALL")
         recorded = store.sql("SELECT folder, record_sha256 FROM nights ORDER BY night")

@@ -74,8 +74,8 @@ class Store:
         self._connection.close()
 
 
-def open_store(folder: str | Path = "store") -> Store:
-    """Open a store for reading, for a notebook or a query.
+def open_store(folder: str | Path = "store", *, runs: bool = True) -> Store:
+    """Open a store for reading, for a notebook or a query; without the table ``runs`` its parts are not looked at.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def open_store(folder: str | Path = "store") -> Store:
     for attempt in range(_TRIES):
         connection = connect(folder / DATABASE_NAME, read_only=True)
         try:
-            _prepare(connection, folder)
+            _prepare(connection, folder, runs)
         except StoreError:
             # Parts that are no longer in use may be cleared between the two reads: the next try sees the newer database.
             connection.close()
@@ -97,7 +97,7 @@ def open_store(folder: str | Path = "store") -> Store:
     raise AssertionError("unreachable")
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+def _prepare(connection: duckdb.DuckDBPyConnection, folder: Path, runs: bool) -> None:
     version, path = version_of(connection), folder / DATABASE_NAME
     require_known(version, path)
     if not _has_all_tables(connection):
@@ -105,10 +105,11 @@ def _prepare(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
             "is of an older schema", file=path, field="schema_version", value=version,
             remedy="run `calib nightly` or `calib store rebuild`, which bring it up to date",
         )  # fmt: skip
-    parts = connection.execute("SELECT part FROM campaigns WHERE part IS NOT NULL ORDER BY campaign").fetchall()
-    tables = [read_part(folder / part) for (part,) in parts]
-    runs = pa.concat_tables([t.cast(RUN_SCHEMA) for t in tables]) if tables else RUN_SCHEMA.empty_table()
-    connection.register("runs", runs)
+    if runs:
+        parts = connection.execute("SELECT part FROM campaigns WHERE part IS NOT NULL ORDER BY campaign").fetchall()
+        tables = [read_part(folder / part) for (part,) in parts]
+        whole = pa.concat_tables([t.cast(RUN_SCHEMA) for t in tables]) if tables else RUN_SCHEMA.empty_table()
+        connection.register("runs", whole)
     # A query may read the store and nothing else.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

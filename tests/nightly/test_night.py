@@ -109,7 +109,7 @@ def test_nothing_usable_ends_with_exit_3_and_names_the_first_reason(job, cli):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "results"), ('name = "x"\nresults = []\n', "names no folder"), ('name = "x"\nresults = ["nowhere"]\n', "nowhere"),
+        ("", "`name`"), ('name = "x"\nresults = []\n', "names no folder"), ('name = "x"\nresults = ["nowhere"]\n', "nowhere"),
         ('name = "x"\nresults = ["results"]\n[alarms]\nstandard_errors = -1\n', "alarms.standard_errors"),
         ('name = "x"\nresults = ["results"]\n[fit]\nform = "cubic"\n', "fit.form"), ("[[[", "nightly.toml"),
         ('name = "x"\nresults = ["results"]\nsurprise = 1\n', "surprise"),
