@@ -44,6 +44,10 @@ def sleepers(of: int) -> list[int]:
     return [pid for pid, name in names.items() if name.startswith(b"sleep")]
 
 
+def heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def client(tmp_path: Path) -> Path:
     """A folder that looks like aiperf's environment, with a client that never ends."""
@@ -58,7 +62,9 @@ def client(tmp_path: Path) -> Path:
 def demo(tmp_path: Path, client: Path):
     """`calib demo` in the middle of its first run, with the client's whole family up."""
     command = [sys.executable, "-m", "calib", "demo", "--aiperf-venv", str(client), "--out", str(tmp_path / "out")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    # Tests that run in the background of a shell inherit an ignored SIGINT; a terminal's Ctrl-C is what is meant here.
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "preexec_fn": heed_interrupts}
+    with subprocess.Popen(command, **pipes) as process:
         wait_for(lambda: len(sleepers(process.pid)) == SLEEPERS, "the demo does not start its client")
         family = descendants(process.pid)
         yield process
