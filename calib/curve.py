@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from calib.gls import Array, Errors, fit_gls
+from calib.quantiles import chi_square_sf, normal_quantile, t_quantile
 from calib.residual import FREE, ResidualForm, free_form
 
 CONFIDENCE = 0.95
@@ -47,12 +47,12 @@ class Curve:
     def quantile(self) -> float:
         """Half width of a 95 % interval in standard errors: Student's t, or the normal one with stated errors only."""
         at = 0.5 + CONFIDENCE / 2
-        return float(stats.t.ppf(at, self.dof)) if self.dof > 0 else float(stats.norm.ppf(at))
+        return t_quantile(at, self.dof) if self.dof > 0 else normal_quantile(at)
 
     @property
     def p_value(self) -> float:
         """Probability of a larger chi-square, were the form right; 1 without degrees of freedom."""
-        return float(stats.chi2.sf(self.chi_square, self.dof)) if self.dof > 0 else 1.0
+        return float(chi_square_sf(self.chi_square, self.dof)) if self.dof > 0 else 1.0
 
 
 def fit_curve(form: ResidualForm, points: pd.DataFrame, *, column: str = "residual") -> Curve:

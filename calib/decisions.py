@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from calib.campaign import Campaign
 from calib.contest import ONE_MODEL, Data, Way, left_out, thinned
 from calib.efficiency import Decomposition, decompose
 from calib.gls import Array
 from calib.quality import usable
+from calib.quantiles import kendall_tau
 from calib.schema import SERIES
 from calib.stages.mix import ideal_throughput
 
@@ -50,7 +50,7 @@ class Decision:
 
 def decide(*, predicted: Array, measured: Array, names: list[str]) -> Decision:
     """Rank configurations by predicted throughput and see what the first choice costs."""
-    tau = float(stats.kendalltau(predicted, measured).statistic)
+    tau = kendall_tau(predicted, measured)
     first = int(np.argmax(predicted))
     best = int(np.argmax(measured))
     return Decision(tau, names[first], names[best], float(100 * (1 - measured[first] / measured[best])))

@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from calib.campaign import Campaign, Finding, describe_run
 from calib.coefficients import BalanceKind, Matching, Reference
 from calib.display import decomposition_html
 from calib.errors import BreakdownError, CampaignError, UsageError
 from calib.quality import usable
+from calib.quantiles import normal_quantile, t_quantile
 from calib.schema import SERIES, natural_key, records
 from calib.stages import Step, UnknownOpWarning
 from calib.stages.mix import BALANCES, balance_factor, ideal_throughput, steady_state
@@ -329,7 +329,7 @@ def _error(row: dict[str, Any], facts: Mapping[str, object], floor: float) -> tu
     n, c = row["completed_requests"], row["concurrency"]
     error, method = 0.0, "floor"
     if pd.notna(stated) and isinstance(trials, int) and trials > 1:
-        widened = float(stats.t.ppf(0.975, trials - 1) / stats.norm.ppf(0.975))
+        widened = t_quantile(0.975, trials - 1) / normal_quantile(0.975)
         error, method = float(stated) / float(x) * widened, f"between {trials} repeats"
     elif pd.notna(stated):
         error, method = float(stated) / float(x), "stated"

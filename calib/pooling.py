@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from calib.gls import Array
+from calib.quantiles import t_quantile
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Pool:
     @property
     def quantile(self) -> float | None:
         """The t quantile of a 95 % prediction interval, None where the models are too few for one."""
-        return float(stats.t.ppf(0.975, self.dof)) if self.dof >= 1 else None
+        return t_quantile(0.975, self.dof) if self.dof >= 1 else None
 
 
 def pool(values: Array, covariances: Array, covariates: Array | None = None) -> Pool:

@@ -16,11 +16,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from calib.coefficients import Deviation, FormTest, Verdict
 from calib.curve import Curve, coordinates, fit_curve, for_points, stated_errors
 from calib.gls import Array, Errors, fit_gls
+from calib.quantiles import chi_square_sf, normal_sf
 from calib.residual import FREE, ResidualForm, WithLevel
 
 LEVEL = 0.01
@@ -157,7 +157,7 @@ def deviations(form: ResidualForm, group: pd.DataFrame) -> tuple[Deviation, ...]
         found.append(
             Deviation(
                 tp=int(part["tp"].iloc[0]) if "tp" in part and part["tp"].nunique() == 1 else None, pp=int(str(level)),
-                size=float(size), stderr=float(stderr), p_value=float(2 * stats.norm.sf(z)),
+                size=float(size), stderr=float(stderr), p_value=float(2 * normal_sf(z)),
             )
         )  # fmt: skip
     return tuple(found)
@@ -196,7 +196,7 @@ def drift_warning(form: ResidualForm, matched: pd.DataFrame) -> str | None:
     s = np.array([f.curve.values[0] for f in fits])
     variance = np.array([f.curve.stated_covariance[0, 0] for f in fits])
     mean = np.sum(s / variance) / np.sum(1 / variance)
-    p = float(stats.chi2.sf(np.sum((s - mean) ** 2 / variance), len(fits) - 1))
+    p = float(chi_square_sf(np.sum((s - mean) ** 2 / variance), len(fits) - 1))
     if p >= LEVEL:
         return None
     low, high = sorted((fits[int(np.argmin(s))], fits[int(np.argmax(s))]), key=lambda f: f.concurrency)
@@ -262,7 +262,7 @@ def _rises(where: str, group: pd.DataFrame) -> Iterator[Detection]:
         words = (
             f"efficiency rises from pp={pp[i]:.0f} ({eta[i]:.2f}) to pp={pp[j]:.0f} ({eta[j]:.2f}){where}: not monotone"
         )
-        yield Detection(f"rise{where}", float(value), 1, float(stats.norm.sf(value)), words)
+        yield Detection(f"rise{where}", float(value), 1, float(normal_sf(value)), words)
 
 
 def rises(pp: Array, eta: Array, own: Array, blocks: NDArray[np.intp]) -> tuple[list[tuple[int, int]], Array]:
@@ -288,11 +288,11 @@ def refused(
     """
     solution = fit_gls(form, pp, y, errors, concurrency)
     dof = len(pp) - len(form.parameters)
-    p_values = [stats.chi2.sf(solution.chi_square, dof)]
+    p_values = [chi_square_sf(solution.chi_square, dof)]
     if dof >= 2:
         for level in np.unique(pp):
             size, stderr = level_deviation(form, pp, y, errors, float(level), concurrency)
-            p_values.append(2 * stats.norm.sf(np.abs(size) / stderr))
+            p_values.append(2 * normal_sf(np.abs(size) / stderr))
     _, z = rises(pp, y, errors.own, errors.blocks)
-    p = np.stack([*p_values, *np.moveaxis(stats.norm.sf(z), -1, 0)])
+    p = np.stack([*p_values, *np.moveaxis(normal_sf(z), -1, 0)])
     return np.asarray((p < LEVEL / len(p)).any(axis=0))

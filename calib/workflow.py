@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -251,6 +252,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
     if found := _already_there(out, coefficients):
         return found
     folder = out / f"{coefficients.created.at[:10]}-{coefficients.digest[:SHORT]}"
+    _require_room(folder)
     data = result.report_data
     contents = {
         FILE_NAME: coefficients.to_json(),
@@ -263,10 +265,36 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         return Written(folder, tuple(folder / n for n in contents), new=True)
     if found := _already_there(out, coefficients):  # another job was faster, with the same results
         return found
-    raise OutputError(
+    raise _taken(folder)
+
+
+def _require_room(folder: Path) -> None:
+    """Say at once, and not after seconds of drawing, where ``folder`` cannot be made."""
+    try:
+        if folder.exists():
+            raise _taken(folder)
+        parent = next(p for p in folder.absolute().parents if p.exists())
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    if not parent.is_dir():
+        raise _unwritable(folder, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+    if not os.access(parent, os.W_OK):
+        raise _unwritable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _taken(folder: Path) -> OutputError:
+    return OutputError(
         "holds other or incomplete results and is not overwritten",
         file=folder,
         remedy="move it away, or choose another folder with --out",
+    )
+
+
+def _unwritable(folder: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"cannot be written ({error.strerror or error}), and nothing was changed",
+        file=folder,
+        remedy="choose a writable folder with --out, or free some space",
     )
 
 
@@ -316,11 +344,7 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
                 return False
             raise
     except OSError as error:
-        raise OutputError(
-            f"cannot be written ({error.strerror or error}), and nothing was changed",
-            file=folder,
-            remedy="choose a writable folder with --out, or free some space",
-        ) from None
+        raise _unwritable(folder, error) from None
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)

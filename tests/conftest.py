@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -17,7 +18,7 @@ import pytest
 
 from calib.coefficients import CoefficientSet
 from calib.registry import SHIPPED, Registry
-from calib.workflow import find_campaign
+from calib.workflow import Result, calibrate, find_campaign
 
 SHARED = Path(os.environ.get("CALIB_SHARED", Path(__file__).parents[2] / "shared"))
 
@@ -28,6 +29,12 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the shared folder with published data and samples is not beside this clone")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def calibrated() -> Callable[..., Result]:
+    """The result of a shipped campaign, and once drawn its report, made once for all tests; nobody may change it."""
+    return functools.cache(calibrate)
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def shown(result):
 
 
 @pytest.fixture(scope="module")
-def vllm():
-    return calibrate("h200-vllm-pp")
+def vllm(calibrated):
+    return calibrated("h200-vllm-pp")
 
 
 HEADINGS = {
@@ -161,8 +161,8 @@ def test_a_coefficient_file_is_shown_without_pandas(vllm, tmp_path):
     assert done.stdout == "True []\n"
 
 
-def test_refusals_say_why():
-    refused = calibrate("h20-trtllm-pp").fit._repr_html_()
+def test_refusals_say_why(calibrated):
+    refused = calibrated("h20-trtllm-pp").fit._repr_html_()
     assert "REFUSED" in refused
     assert "1 models: 1 REFUSED" in refused
     assert "not monotone" in refused or "misses the points" in refused

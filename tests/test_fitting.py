@@ -12,7 +12,7 @@ from calib import decompose, fit, load_campaign
 from calib.curve import fit_curve
 from calib.errors import NothingToFitError, UsageError
 from calib.residual import LOG2, get_form
-from calib.workflow import Options, calibrate
+from calib.workflow import Options
 
 
 def points(residual, pp=(2, 4, 8), error=0.02, base=0.02, baseline="a") -> pd.DataFrame:
@@ -84,8 +84,8 @@ def test_chi_square_uses_the_baselines_shared_error():
     assert apart.chi_square != pytest.approx(curve.chi_square, rel=1e-3)
 
 
-def test_h200_vllm_fits_with_s_near_a_fifth():
-    result = calibrate("h200-vllm-pp").fit
+def test_h200_vllm_fits_with_s_near_a_fifth(calibrated):
+    result = calibrated("h200-vllm-pp").fit
     assert {m: round(s.estimate.values[0], 3) for m, s in by_model(result).items()} == {
         "Qwen/Qwen3-0.6B": pytest.approx(0.2056, abs=0.0006),
         "Qwen/Qwen3-8B": pytest.approx(0.1998, abs=0.0006),
@@ -109,15 +109,15 @@ def test_h200_vllm_fits_with_s_near_a_fifth():
         ("h20-trtllm-pp", "trtllm", "Qwen/Qwen3-32B", "rises from pp=2 (0.38) to pp=4 (0.54) at C=128: not monotone"),
     ],
 )
-def test_series_whose_form_the_data_reject_are_refused_with_the_reason(campaign, backend, model, words):
-    result = calibrate(campaign).fit
+def test_series_whose_form_the_data_reject_are_refused_with_the_reason(campaign, backend, model, words, calibrated):
+    result = calibrated(campaign).fit
     series = next(s for s in result.series if (s.key["backend"], s.key["model"]) == (backend, model))
     assert series.verdict == "REFUSED"
     assert words in "; ".join(series.reasons)
 
 
-def test_every_concurrency_of_h20_is_rejected_although_s_is_stable():
-    (series,) = calibrate("h20-trtllm-pp").fit.series
+def test_every_concurrency_of_h20_is_rejected_although_s_is_stable(calibrated):
+    (series,) = calibrated("h20-trtllm-pp").fit.series
     assert [f.concurrency for f in series.by_concurrency] == [1, 8, 32, 64, 128]
     assert all(f.p_value < 1e-6 for f in series.by_concurrency)
     for f in series.by_concurrency:
@@ -128,19 +128,19 @@ def test_every_concurrency_of_h20_is_rejected_although_s_is_stable():
     assert max(plain) - min(plain) < 0.05  # by plain least squares, which is how a stable s hid the wrong form
 
 
-def test_a_parameter_that_drifts_with_concurrency_is_no_lack_of_fit_in_pp():
+def test_a_parameter_that_drifts_with_concurrency_is_no_lack_of_fit_in_pp(calibrated):
     """At matched concurrency s of 8B goes from 0.12 to 0.20 with C; each concurrency by itself fits."""
-    result = calibrate("h200-vllm-pp", Options(matching="matched")).fit
+    result = calibrated("h200-vllm-pp", Options(matching="matched")).fit
     series = by_model(result)["Qwen/Qwen3-8B"]
     values = {f.concurrency: f.curve.values[0] for f in series.by_concurrency}
     assert values[64] - values[1] > 0.05
     assert series.verdict == "FIT"
 
 
-def test_under_three_levels_no_interval_is_pretended():
-    series = by_model(calibrate("h200-sglang-trtllm-pp").fit)
+def test_under_three_levels_no_interval_is_pretended(calibrated):
+    series = by_model(calibrated("h200-sglang-trtllm-pp").fit)
     one = next(
-        s for s in calibrate("h200-sglang-trtllm-pp").fit.series if s.key["backend"] == "sglang" and s.estimate.n == 1
+        s for s in calibrated("h200-sglang-trtllm-pp").fit.series if s.key["backend"] == "sglang" and s.estimate.n == 1
     )
     assert one.estimate.stderr is None
     assert one.estimate.interval95 is None
@@ -157,10 +157,10 @@ def test_two_levels_have_no_interval_either(simulated):
     assert series.verdict == "WARN"
 
 
-def test_assumed_and_derived_balance_is_a_warning_beside_the_verdict():
-    warnings = [w for s in calibrate("h20-trtllm-pp").fit.series for w in s.warnings]
+def test_assumed_and_derived_balance_is_a_warning_beside_the_verdict(calibrated):
+    warnings = [w for s in calibrated("h20-trtllm-pp").fit.series for w in s.warnings]
     assert "balance factor derived at 10 of 15 points" in warnings
-    warnings = [w for s in calibrate("h200-sglang-trtllm-pp").fit.series for w in s.warnings]
+    warnings = [w for s in calibrated("h200-sglang-trtllm-pp").fit.series for w in s.warnings]
     assert "balance factor assumed at 3 of 3 points" in warnings
 
 

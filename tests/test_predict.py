@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import calib
 from calib import errors
 from calib.predict import Codes
-from calib.workflow import calibrate
 
 POINT = {
     "model": "Qwen/Qwen3-8B", "system": "h200_sxm", "backend": "vllm", "backend_version": "0.19.1",
@@ -23,8 +22,8 @@ POINT = {
 
 
 @pytest.fixture(scope="module")
-def vllm():
-    return calibrate("h200-vllm-pp")
+def vllm(calibrated):
+    return calibrated("h200-vllm-pp")
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +200,8 @@ def test_the_files_fallback_ladder_is_obeyed(vllm):
         strict.factor(POINT | {"model": "Qwen/Qwen3-4B", "balance_factor": 0.9})
 
 
-def test_a_refused_coefficient_is_applied_only_by_name():
-    predictor = calib.Predictor(calibrate("h200-sglang-trtllm-pp").coefficients)
+def test_a_refused_coefficient_is_applied_only_by_name(calibrated):
+    predictor = calib.Predictor(calibrated("h200-sglang-trtllm-pp").coefficients)
     point = POINT | {"backend": "trtllm", "backend_version": "1.3.0rc18"}
     with pytest.raises(errors.RefusedCoefficientError, match=r"Qwen/Qwen3-8B is refused .*chi-square"):
         predictor.factor(point)
@@ -214,18 +213,18 @@ def test_a_refused_coefficient_is_applied_only_by_name():
         predictor.factor(point | {"concurrency": 64}, allow_refused=["Qwen/Qwen3-8B"])
 
 
-def test_an_estimate_without_interval_says_so():
-    predictor = calib.Predictor(calibrate("h200-sglang-trtllm-pp").coefficients)
+def test_an_estimate_without_interval_says_so(calibrated):
+    predictor = calib.Predictor(calibrated("h200-sglang-trtllm-pp").coefficients)
     made = predictor.factor(POINT | {"backend": "sglang", "backend_version": "0.5.13.post1", "tp": 4, "pp": 2})
     assert np.isfinite(made.value[0])
     assert np.isnan(made.stderr[0])
     assert np.isnan(made.low[0])
 
 
-def test_matched_coefficients_need_the_concurrency():
+def test_matched_coefficients_need_the_concurrency(calibrated):
     from calib.workflow import Options
 
-    predictor = calib.Predictor(calibrate("h200-vllm-pp", Options(matching="matched")).coefficients)
+    predictor = calib.Predictor(calibrated("h200-vllm-pp", Options(matching="matched")).coefficients)
     with pytest.raises(errors.PointError, match="needs a concurrency"):
         predictor.factor(POINT, allow_refused=[POINT["model"]])
     assert predictor.factor(POINT | {"concurrency": 8}, allow_refused=[POINT["model"]]).value[0] > 0

@@ -10,12 +10,11 @@ import pytest
 from calib import Predictor, decompose, fit, load_campaign
 from calib.publish import coefficient_set
 from calib.validation import IN_SAMPLE, LEFT_OUT, PER_MODEL, UNWEIGHTED, accuracy, error_pp, predict_points
-from calib.workflow import calibrate
 
 
 @pytest.fixture(scope="module")
-def vllm():
-    return calibrate("h200-vllm-pp")
+def vllm(calibrated):
+    return calibrated("h200-vllm-pp")
 
 
 def row(found, backend, approach, scheme):
@@ -71,8 +70,8 @@ def test_a_left_out_level_is_predicted_from_the_others_only(simulated):
     assert left["predicted"] == pytest.approx(balance * (1 - 0.2 * 3), rel=1e-9)
 
 
-def test_what_cannot_be_predicted_lowers_the_coverage_and_not_the_error():
-    found = calibrate("h200-sglang-trtllm-pp").accuracy
+def test_what_cannot_be_predicted_lowers_the_coverage_and_not_the_error(calibrated):
+    found = calibrated("h200-sglang-trtllm-pp").accuracy
     r = row(found, "sglang", PER_MODEL, LEFT_OUT)
     assert (r["predicted"], r["points"]) == (3, 4)  # 8B has one level: nothing is left to fit it on
     assert np.isfinite(r["mean_abs_error_pp"])

@@ -12,7 +12,9 @@ import pytest
 from calib import Predictor, run, shipped_campaigns
 from calib.coefficients import CoefficientSet
 from calib.errors import NothingToFitError, OutputError, SetAsideError
-from calib.workflow import Options, calibrate
+from calib.workflow import Options, calibrate, report
+
+VLLM = "h200-vllm-pp"
 
 
 def files(folder):
@@ -31,8 +33,9 @@ def test_a_run_writes_one_folder_named_by_date_and_digest(tmp_path):
     assert [p.name for p in (tmp_path / "reports").iterdir()] == [written.folder.name]
 
 
-def test_running_twice_gives_the_same_digest_and_writes_nothing(tmp_path):
-    first, _ = run(out=tmp_path)
+def test_running_twice_gives_the_same_digest_and_writes_nothing(tmp_path, calibrated):
+    first = calibrated(VLLM)
+    report(first, tmp_path)
     before = files(tmp_path)
     again, written = run(out=tmp_path)
     assert again.coefficients.digest == first.coefficients.digest
@@ -40,18 +43,19 @@ def test_running_twice_gives_the_same_digest_and_writes_nothing(tmp_path):
     assert files(tmp_path) == before
 
 
-def test_results_of_an_earlier_day_are_found_again(tmp_path):
-    _, written = run(out=tmp_path)
+def test_results_of_an_earlier_day_are_found_again(tmp_path, calibrated):
+    written = report(calibrated(VLLM), tmp_path)
     old = tmp_path / ("2020-01-01" + written.folder.name[10:])
     written.folder.rename(old)
-    _, again = run(out=tmp_path)
+    again = report(calibrated(VLLM), tmp_path)
     assert (again.new, again.folder) == (False, old)
 
 
 @pytest.mark.parametrize("name", sorted(shipped_campaigns()))
-def test_what_the_file_predicts_is_what_the_report_shows_bit_for_bit(tmp_path, name):
+def test_what_the_file_predicts_is_what_the_report_shows_bit_for_bit(tmp_path, name, calibrated):
     """In a process that loads neither pandas nor scipy."""
-    result, written = run(name, out=tmp_path)
+    result = calibrated(name)
+    written = report(result, tmp_path)
     shown = json.loads((written.folder / "report.json").read_text())["tables"]["predicted"]["rows"]
     points = []
     for row, point in zip(shown, result.decomposition.table.to_dict("records"), strict=True):
@@ -72,14 +76,15 @@ def test_what_the_file_predicts_is_what_the_report_shows_bit_for_bit(tmp_path, n
     assert len(points) == len(result.decomposition.table)
 
 
-def test_the_written_file_loads_and_is_the_result(tmp_path):
-    result, written = run(out=tmp_path)
+def test_the_written_file_loads_and_is_the_result(tmp_path, calibrated):
+    result = calibrated(VLLM)
+    written = report(result, tmp_path)
     assert CoefficientSet.load(written.folder / "coefficients-v1.json") == result.coefficients
     assert Predictor.load(written.folder / "coefficients-v1.json").coefficients.digest == result.coefficients.digest
 
 
-def test_options_are_part_of_the_digest():
-    digests = {calibrate("h200-vllm-pp", o).coefficients.digest for o in (
+def test_options_are_part_of_the_digest(calibrated):
+    digests = {calibrated(VLLM, o).coefficients.digest for o in (
         Options(), Options(matching="matched"), Options(error_floor=0.01))}  # fmt: skip
     assert len(digests) == 3
 
@@ -130,40 +135,40 @@ def test_nothing_fittable_is_an_error_with_the_first_reason(vllm_folder):
         calibrate(vllm_folder)
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence_and_leaves_nothing(tmp_path):
+def test_a_folder_that_cannot_be_made_is_one_sentence_and_leaves_nothing(tmp_path, calibrated):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match="nothing was changed"):
-        run(out=tmp_path / "file")
+        report(calibrated(VLLM), tmp_path / "file")
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-def test_incomplete_results_are_not_completed_over(tmp_path):
-    _, written = run(out=tmp_path)
+def test_incomplete_results_are_not_completed_over(tmp_path, calibrated):
+    written = report(calibrated(VLLM), tmp_path)
     (written.folder / "report.html").unlink()
     before = files(tmp_path)
     with pytest.raises(OutputError, match="not overwritten"):
-        run(out=tmp_path)
+        report(calibrated(VLLM), tmp_path)
     assert files(tmp_path) == before
 
 
-def test_another_files_coefficients_or_an_emptied_report_are_not_taken_for_these_results(tmp_path):
-    _, written = run(out=tmp_path / "a")
-    _, other = run(out=tmp_path / "b", options=Options(matching="matched"))
+def test_another_files_coefficients_or_an_emptied_report_are_not_taken_for_these_results(tmp_path, calibrated):
+    result, other = calibrated(VLLM), calibrated(VLLM, Options(matching="matched"))
+    written = report(result, tmp_path)
     good = (written.folder / "coefficients-v1.json").read_bytes()
-    (written.folder / "coefficients-v1.json").write_bytes((other.folder / "coefficients-v1.json").read_bytes())
+    (written.folder / "coefficients-v1.json").write_bytes(other.coefficients.to_json())
     with pytest.raises(OutputError, match="other or incomplete results"):
-        run(out=tmp_path / "a")
+        report(result, tmp_path)
     (written.folder / "coefficients-v1.json").write_bytes(good)
-    assert run(out=tmp_path / "a")[1].new is False
+    assert report(result, tmp_path).new is False
     (written.folder / "report.md").write_text("")
     with pytest.raises(OutputError, match="other or incomplete results"):
-        run(out=tmp_path / "a")
+        report(result, tmp_path)
 
 
-def test_of_two_jobs_at_once_the_slower_one_finds_the_results(tmp_path, monkeypatch):
+def test_of_two_jobs_at_once_the_slower_one_finds_the_results(tmp_path, monkeypatch, calibrated):
     import calib.workflow as workflow
 
-    result = calibrate()
+    result = calibrated(VLLM)
     real = workflow.write_folder
 
     def beaten(folder, contents):
@@ -198,8 +203,9 @@ def test_one_model_at_two_precisions_has_two_coefficients(vllm_folder):
     assert len(calibrate(vllm_folder).fit.series) == 4
 
 
-def test_report_json_and_markdown_are_the_same_every_time(tmp_path):
+def test_report_json_and_markdown_are_the_same_every_time(tmp_path, calibrated):
+    """Whether calibrated once or twice."""
     _, a = run(out=tmp_path / "a")
-    _, b = run(out=tmp_path / "b")
+    b = report(calibrated(VLLM), tmp_path / "b")
     for name in ("report.json", "report.md", "report.html"):
         assert (a.folder / name).read_bytes() == (b.folder / name).read_bytes()

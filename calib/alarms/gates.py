@@ -69,11 +69,12 @@ def lost_coverage(reference: CoefficientSet, tonight: Sequence[CoefficientSet]) 
 
 
 def compare_stream(
-    reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int
+    reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int, recent: Sequence[CoefficientSet] = ()
 ) -> tuple[list[Alarm], list[str]]:
     """Alarms of one stream but those of moved values, and what is said of the comparison in words.
 
-    ``tonight`` are the candidates of the campaigns that were measured tonight.
+    ``tonight`` are the candidates of the campaigns that were measured tonight, ``recent`` those of nights before that count
+    for coverage as well.
     """
     alarms: list[Alarm] = []
     said: list[str] = []
@@ -92,7 +93,8 @@ def compare_stream(
             alarms.append(Alarm("verdict", scope_of(changed.key), series, f"{changed.old}>{changed.new}", text, night))
     if not comparable:
         return alarms, said
-    return [*alarms, *_versions(reference, comparable, night), *_coverage(reference, comparable, night)], said
+    covering = [*comparable, *recent]
+    return [*alarms, *_versions(reference, comparable, night), *_coverage(reference, covering, night)], said
 
 
 def _versions(reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int) -> list[Alarm]:
@@ -110,7 +112,7 @@ def _versions(reference: CoefficientSet, tonight: Sequence[CoefficientSet], nigh
 def _coverage(reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int) -> list[Alarm]:
     lost, alarms = lost_coverage(reference, tonight), []
     for series in lost.series:
-        text = "the whole series is lost: it was covered and no campaign of tonight has it"
+        text = "the whole series is lost: it was covered and no campaign has it now"
         alarms.append(Alarm("series_lost", scope_of(series), describe(series), "lost", text, night))
     for system, backend in dict.fromkeys(p[:2] for p in lost.points):
         own = [p for p in lost.points if p[:2] == (system, backend)]

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from calib.gls import Array
+from calib.quantiles import normal_quantile
 
 Flags = NDArray[np.bool_]
 FALSE_ALARMS = 0.2  # Poisson mean with P(N <= 1) = 0.982
@@ -50,6 +50,8 @@ class Limits:
     mape_standard_errors : float
         How many of its standard errors the rise must be, so that a few noisy points raise no alarm; 0 switches this off. Five,
         since absolute errors are skew: with 3.5 one history of noise in ten would alarm twice.
+    coverage_nights : int
+        Nights, tonight's included, within which each released point is to be measured again [1].
     changepoint_nights : int
         Nights of history from which change points are looked for [1].
     """
@@ -60,13 +62,14 @@ class Limits:
     mape_points: float = 2.0
     mape_relative_pct: float = 10.0
     mape_standard_errors: float = 5.0
+    coverage_nights: int = 1
     changepoint_nights: int = 10
 
 
 def family_limit(limits: Limits, coefficients: int) -> float:
     """The limit [combined standard errors] for so many coefficients."""
     tests = max(1, coefficients) * limits.family_nights * WINDOWS
-    return max(limits.standard_errors, float(stats.norm.isf(FALSE_ALARMS / tests / 2)))
+    return max(limits.standard_errors, -normal_quantile(FALSE_ALARMS / tests / 2))
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from calib.alarms.monitor import Limits, Monitor
+from calib.quantiles import chi_square_sf
 
 MISFIT = 0.01  # probability of the pooled chi-square below which the stated errors are taken to be too small
 
@@ -63,7 +63,7 @@ def together(found: Sequence[Measured]) -> Measured:
 def scale(history: Sequence[Measured]) -> float:
     """What stated errors are to be multiplied by [1]: 1, unless the scatter pooled over the nights says they are too small."""
     chi, dof = sum(m.chi_square for m in history), sum(m.dof for m in history)
-    if dof < 1 or stats.chi2.sf(chi, dof) >= MISFIT:
+    if dof < 1 or chi_square_sf(chi, dof) >= MISFIT:
         return 1.0
     return max(1.0, math.sqrt(chi / dof))
 

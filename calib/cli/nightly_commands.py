@@ -20,6 +20,9 @@ ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="The nightly configuration; nightly.toml here if left out.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=256, help="Processes that read and fit.")]
+SchedulerOption = Annotated[
+    str | None, typer.Option("--scheduler", metavar="ADDRESS", help="An existing Dask cluster (extra: dask).")
+]
 WaitOption = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for another job to end.")]
 store_app = typer.Typer(no_args_is_help=True, help="The store of measurements and nights: check, rebuild.")
 app.add_typer(store_app, name="store")
@@ -33,9 +36,7 @@ def nightly(
         str | None, typer.Option("--since", metavar="DATE", help="Leave out campaigns without a file as new as this.")
     ] = None,
     workers: WorkersOption = 1,
-    scheduler: Annotated[
-        str | None, typer.Option("--scheduler", metavar="ADDRESS", help="An existing Dask cluster (extra: dask).")
-    ] = None,
+    scheduler: SchedulerOption = None,
     wait: WaitOption = 0.0,
     replay: Annotated[
         int | None, typer.Option("--replay", metavar="NIGHT", help="Calibrate a night again from what it recorded.")
@@ -172,14 +173,21 @@ def store_check(config: ConfigOption = None, json: JsonOption = False) -> None:
 
 
 @store_app.command("rebuild")
-def store_rebuild(config: ConfigOption = None, workers: WorkersOption = 1, wait: WaitOption = 0.0) -> None:
+def store_rebuild(
+    config: ConfigOption = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = None,
+    wait: WaitOption = 0.0,
+) -> None:
     """Delete the store and build it again from raw files and the records of the nights."""
     from calib.nightly import Asked, rebuild
     from calib.nightly.config import default_config
 
     with working("rebuilding"):
-        campaigns, nights = rebuild(config or default_config(), Asked(workers=workers, wait_s=wait))
-    print(f"Rebuilt from {campaigns} campaigns and {nights} nights")
+        found = rebuild(config or default_config(), Asked(workers=workers, scheduler=scheduler, wait_s=wait))
+    for reason in found.failed_sources.values():
+        note(f"warning: {reason}")
+    print(f"Rebuilt from {found.campaigns} campaigns and {found.nights} nights")
 
 
 @app.command()

@@ -11,13 +11,11 @@ import numpy as np
 from calib.alarms import Alarm, mape_rise, mape_stderr
 from calib.coefficients import CoefficientSet
 from calib.errors import PredictionError
-from calib.nightly.history import Entry, latest, series_key
+from calib.nightly.history import CONFIGURATION, Entry, latest, series_key
 from calib.predict import Predictor
 
 if TYPE_CHECKING:
     from calib.nightly.compare import Reference, Situation
-
-CONFIGURATION = ("system", "backend", "backend_version", "model", "precision", "tp", "pp", "concurrency", "isl", "osl")
 
 
 @dataclass(frozen=True)
@@ -29,13 +27,11 @@ class Errors:
     series: dict[tuple[Any, ...], tuple[Any, ...]]
 
 
-def mape_alarms(
-    at: Situation, scope: str, basis: tuple[str, str], reference: Reference, tonight: Sequence[Entry]
-) -> list[Alarm]:
+def mape_alarms(at: Situation, scope: str, reference: Reference, tonight: Sequence[Entry]) -> list[Alarm]:
     """Where the reference predicts worse than it did, or tonight's candidate predicts worse than the reference."""
     alarms = []
     now = errors_of(reference.coefficients, tonight, scope)
-    before = errors_of(reference.coefficients, _baseline(at, scope, basis, reference, tonight), scope)
+    before = errors_of(reference.coefficients, _baseline(at, scope, reference, tonight), scope)
     if alarm := _rise(at, scope, "mape", "the reference predicts worse than it did", before, now, noise=True):
         alarms.append(alarm)
     own = own_errors(tonight, scope)
@@ -44,15 +40,13 @@ def mape_alarms(
     return alarms
 
 
-def _baseline(
-    at: Situation, scope: str, basis: tuple[str, str], reference: Reference, tonight: Sequence[Entry]
-) -> list[Entry]:
+def _baseline(at: Situation, scope: str, reference: Reference, tonight: Sequence[Entry]) -> list[Entry]:
     """The reference's own night and the quiet ones after it, held while an alarm of this backend is open."""
     since = reference.entry.night if reference.entry else 0
     opened = [a.opened for a in at.before if a.scope == scope and a.kind in ("mape", "moved")]
     until = min([at.night, *opened])
     campaigns = {e.campaign.campaign for e in tonight}
-    fit = [e for e in at.history if scope in e.scopes and e.basis == basis and since <= e.night < until]
+    fit = [e for e in at.comparable(scope, tonight) if since <= e.night < until]
     own = [e for e in latest(fit) if e.campaign.campaign not in campaigns or e is reference.entry]
     nights = sorted({e.night for e in own})[: at.limits.baseline_nights + 1]
     return [e for e in own if e.night in nights] or ([reference.entry] if reference.entry else [])

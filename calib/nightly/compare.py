@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything a comparison looks at; ``history`` includes tonight."""
+    """Everything a comparison looks at; ``history`` includes tonight.
+
+    ``sources`` are those that had campaigns the night before: why one cannot be looked into tonight, None where it can.
+    """
 
     night: int
     history: Sequence[Entry]
@@ -53,6 +56,20 @@ class Situation:
     reports: Path
     campaigns: Sequence[CampaignNight] = ()
     calibrated_before: frozenset[str] = frozenset()
+    sources: Mapping[str, str | None] = field(default_factory=dict)
+
+    def comparable(self, scope: str, tonight: Sequence[Entry]) -> list[Entry]:
+        """What is on record of a backend under the rules and latencies of some of tonight's entries, these included."""
+        own = [e for e in self.history if scope in e.scopes]
+        return [e for e in own if e in tonight or all(e.agrees(t) for t in tonight)]
+
+    def streams(self) -> list[tuple[str, list[Entry]]]:
+        """Tonight's entries by backend, and by basis where there are several."""
+        found = []
+        for scope in sorted({s for e in self.tonight for s in e.scopes}):
+            entries = [e for e in self.tonight if scope in e.scopes]
+            found += [(scope, [e for e in entries if e.basis == b]) for b in sorted({e.basis for e in entries})]
+        return found
 
 
 def released_sets(registry: str | None, base: Path) -> tuple[CoefficientSet, ...]:
@@ -74,26 +91,31 @@ def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:
     found: list[Alarm] = []
     said: list[str] = []
     judged: set[str] = set()
-    for scope in sorted({s for e in at.tonight for s in e.scopes}):
-        entries = [e for e in at.tonight if scope in e.scopes]
-        for basis in sorted({e.basis for e in entries}):
-            own = [e for e in entries if e.basis == basis]
-            reference = _reference(at, scope, basis)
-            if (why := _unavailable(at, scope, basis, reference)) is not None:
-                said.append(f"{scope}: comparison unavailable: {why}")
-                continue
-            if reference is None:
-                said.append(f"{scope}: measured for the first time; nothing to compare with")
-                continue
-            judged.add(scope)
-            sets = [load_candidate(at.reports, str(e.campaign.report)) for e in own]
-            alarms, words = compare_stream(reference.coefficients, sets, at.night)
-            found += [a for a in alarms if a.scope == scope]
-            said += [f"{scope}, against {reference.name}: {w}" for w in words]
-            found += mape_alarms(at, scope, basis, reference, own)
-    moved = _moved(at, judged)
+    for scope, own in at.streams():
+        reference = _reference(at, scope, own)
+        if (why := _unavailable(at, scope, own, reference)) is not None:
+            said.append(f"{scope}: comparison unavailable: {why}")
+            continue
+        if reference is None:
+            said.append(f"{scope}: measured for the first time; nothing to compare with")
+            continue
+        judged.add(scope)
+        sets = [load_candidate(at.reports, str(e.campaign.report)) for e in own]
+        alarms, words = compare_stream(reference.coefficients, sets, at.night, _recent(at, scope, own))
+        found += [a for a in alarms if a.scope == scope]
+        said += [f"{scope}, against {reference.name}: {w}" for w in words]
+        found += mape_alarms(at, scope, reference, own)
+        found += _moved(at, scope, own, reference)
     judged |= {c.campaign for c in at.campaigns if c.digest and c.status != "gone"}
-    return _settled(at, [*found, *moved, *_campaigns_lost(at)], judged), said
+    judged |= {s for s, why in at.sources.items() if why is None}
+    return _settled(at, [*found, *_campaigns_lost(at), *_sources_lost(at)], judged), said
+
+
+def _recent(at: Situation, scope: str, tonight: Sequence[Entry]) -> list[CoefficientSet]:
+    """What was measured of a backend in the nights before that count for coverage."""
+    own = [e for e in at.comparable(scope, tonight) if e.night < at.night]
+    nights = sorted({e.night for e in own})[::-1][: at.limits.coverage_nights - 1]
+    return [load_candidate(at.reports, str(e.campaign.report)) for e in own if e.night in nights]
 
 
 def _campaigns_lost(at: Situation) -> list[Alarm]:
@@ -108,14 +130,19 @@ def _campaigns_lost(at: Situation) -> list[Alarm]:
     ]
 
 
-def _reference(at: Situation, scope: str, basis: tuple[str, str]) -> Reference | None:
-    """The newest release that covers a backend, else the first night with this basis; None where tonight is the first."""
+def _sources_lost(at: Situation) -> list[Alarm]:
+    """Sources that had campaigns and cannot be looked into: nobody would see what is measured there."""
+    return [Alarm("source_lost", s, s, "lost", why, at.night) for s, why in at.sources.items() if why is not None]
+
+
+def _reference(at: Situation, scope: str, tonight: Sequence[Entry]) -> Reference | None:
+    """The newest release that covers a backend, else the first comparable night; None where tonight is the first."""
     for coefficients in at.released:
         if scope in {f"{c.backend} on {c.system}" for c in coefficients.coefficients}:
             own = [e for e in at.history if e.campaign.digest == coefficients.digest or _made(e, coefficients)]
             name = f"the released coefficients {coefficients.digest[:12]}"
             return Reference(coefficients, name, own[0] if own else None)
-    first = next((e for e in at.history if scope in e.scopes and e.basis == basis), None)
+    first = next(iter(at.comparable(scope, tonight)), None)
     if first is None or first.night == at.night:
         return None
     loaded = load_candidate(at.reports, str(first.campaign.report))
@@ -128,47 +155,48 @@ def _made(entry: Entry, released: CoefficientSet) -> bool:
     return same and released.balance_source.step is not None and bool(entry.campaign.digest)
 
 
-def _unavailable(at: Situation, scope: str, basis: tuple[str, str], reference: Reference | None) -> str | None:
-    """Why tonight cannot be compared: rules or data revision are others than the reference's."""
+def _unavailable(at: Situation, scope: str, tonight: Sequence[Entry], reference: Reference | None) -> str | None:
+    """Why tonight cannot be compared: rules, or latencies, are others than the reference's."""
     earlier = [e for e in at.history if scope in e.scopes and e.night < at.night]
-    known = reference.entry.basis if reference and reference.entry else None
-    if known is None and earlier and not any(e.basis == basis for e in earlier):
-        known = earlier[-1].basis
-    if known is None or known == basis:
+    known = reference.entry if reference else None
+    if known is None and earlier and not any(e.agrees(t) for e in earlier for t in tonight):
+        known = earlier[-1]
+    if known is None or all(known.agrees(t) for t in tonight):
         return None
-    what = "the rules" if known[0] != basis[0] else "the latencies behind the balance factors"
-    old, new = (known[0], basis[0]) if known[0] != basis[0] else (known[1], basis[1])
-    return f"{what} changed ({old[:12]} to {new[:12]}); a new baseline begins"
+    (rules, revision), (rules_now, revision_now) = known.basis, tonight[0].basis
+    if rules != rules_now:
+        what = f"the rules changed ({rules[:12]} to {rules_now[:12]})"
+    elif revision != revision_now:
+        what = f"the latencies behind the balance factors changed ({revision[:12]} to {revision_now[:12]})"
+    else:
+        what = "the latencies behind the balance factors changed, under the same source and version"
+    return f"{what}; a new baseline begins"
 
 
-def _moved(at: Situation, judged: set[str]) -> list[Alarm]:
+def _moved(at: Situation, scope: str, tonight: Sequence[Entry], reference: Reference) -> list[Alarm]:
     """Coefficients that moved, and those whose move is acknowledged."""
     alarms: list[Alarm] = []
-    bases = {(s, e.basis) for e in at.tonight for s in e.scopes if s in judged}
-    for scope, basis in sorted(bases):
-        same = [e for e in at.history if scope in e.scopes and e.basis == basis]
-        reference = _reference(at, scope, basis)
-        rows = measurements(latest(same))
-        limit = family_limit(at.limits, len(rows))
-        tonight = {k for e in at.tonight if e.basis == basis for k in measurements([e])}
-        for (series, parameter), found in rows.items():
-            if (series, parameter) not in tonight or scope_of(series) != scope or series[3] is None:
-                continue
-            start = _start(reference, same, series, parameter)
-            name = f"{parameter} of {describe(series)}"
-            if start is not None:
-                alarms += _follow(at, scope, name, start, found, limit)
+    same = at.comparable(scope, tonight)
+    rows = measurements(latest(same))
+    limit = family_limit(at.limits, len(rows))
+    for (series, parameter), found in rows.items():
+        if (series, parameter) not in measurements(tonight) or scope_of(series) != scope or series[3] is None:
+            continue
+        start = _start(reference, same, series, parameter)
+        name = f"{parameter} of {describe(series)}"
+        if start is not None:
+            alarms += _follow(at, scope, name, start, found, limit)
     return alarms
 
 
-def _start(reference: Reference | None, same: Sequence[Entry], series: Series, parameter: str) -> Level | None:
+def _start(reference: Reference, same: Sequence[Entry], series: Series, parameter: str) -> Level | None:
     """Where the baseline of a coefficient begins; errors as stated by the measurements, where these are on record."""
-    entry = reference.entry if reference and reference.entry else None
+    entry = reference.entry
     recorded = measurements([entry]).get((series, parameter)) if entry else None
     if recorded and entry:
         own = together(recorded)
         return Level(own.value, own.stderr, entry.night, "reference")
-    if reference and (level := _published(reference.coefficients, series, parameter)):
+    if level := _published(reference.coefficients, series, parameter):
         return level
     first = measurements(same).get((series, parameter))
     return Level(first[0].value, first[0].stderr, first[0].night, "first") if first else None

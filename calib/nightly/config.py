@@ -46,6 +46,7 @@ class AlarmSection(_Section, frozen=True, kw_only=True):
     mape_points: float = 2.0
     mape_relative_pct: float = 10.0
     mape_standard_errors: float = 5.0
+    coverage_nights: int = 1
     changepoint_nights: int = 10
 
     def limits(self) -> Limits:
@@ -101,7 +102,7 @@ def _check(config: Config, path: Path) -> None:
         raise wrong("fit.error_floor", config.fit.error_floor, "is not between 0 and 1")
     for name in AlarmSection.__struct_fields__:
         value = getattr(config.alarms, name)
-        if not 0 <= value < 1e6 or (name in ("standard_errors", "family_nights") and value == 0):
+        if not 0 <= value < 1e6 or (name in ("standard_errors", "family_nights", "coverage_nights") and value == 0):
             raise wrong(
                 f"alarms.{name}",
                 value,

@@ -16,7 +16,7 @@ SHOWN = 20  # rows of a list in report.md
 KINDS = {
     "moved": "coefficient moved", "mape": "error grew", "mape_candidate": "candidate is worse", "verdict": "verdict changed",
     "version": "version not covered", "series_lost": "series lost", "points_lost": "points lost",
-    "campaign_lost": "campaign lost",
+    "campaign_lost": "campaign lost", "source_lost": "source cannot be read",
 }  # fmt: skip
 
 

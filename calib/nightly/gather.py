@@ -9,7 +9,7 @@ from pathlib import Path
 
 from calib.campaign_config import CONFIG_NAME, parse_config
 from calib.campaign_files import covered_units
-from calib.errors import CalibError, printable
+from calib.errors import CalibError, NightlyError, printable
 from calib.nightly.ingest import READING, Outcome, code_digest, ingest
 from calib.nightly.remote import is_url, mirror_of, sync
 from calib.nightly.scan import Seen, scan, unit_signatures
@@ -20,12 +20,13 @@ from calib.store import Writer
 from calib.workflow import Options
 
 BATCH = 16  # results a task
+EVERY_S = 10.0  # between two commits of what was read: each copies the database
 LARGE = 8 * 2**20  # bytes of files, from which a result is a task of its own
 
 
 @dataclass(frozen=True)
 class Found:
-    """The campaign folders of all sources, and the sources that could not be looked into: name -> why."""
+    """The campaign folders of all sources, and the sources, or files behind URLs, that could not be looked into: name -> why."""
 
     campaigns: Mapping[str, Seen]
     failed: Mapping[str, str]
@@ -39,11 +40,9 @@ def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True)
         try:
             root = root_of(source, base, store)
             if is_url(source) and fetch:
-                sync(source, root)
+                failed |= {f"{source.rstrip('/')}/{name}": why for name, why in sync(source, root).left_out.items()}
             campaigns |= {seen.key: seen for seen in scan(source, root)}
-        except CalibError as error:
-            if error.exit_code != 3 or type(error).__name__ == "OutputError":
-                raise
+        except NightlyError as error:
             failed[source] = str(error)
     return Found(dict(sorted(campaigns.items())), failed)
 
@@ -56,11 +55,16 @@ def root_of(source: str, base: Path, store: Path) -> Path:
 def locate(key: str, sources: Sequence[str], base: Path, store: Path) -> Path | None:
     """The folder of a campaign by its key; None where no configured source has it."""
     for source in sorted(sources, key=len, reverse=True):
-        name = source.rstrip("/")
-        if key == name or key.startswith(f"{name}/"):
-            folder = root_of(source, base, store) / key[len(name) :].lstrip("/")
+        if within(key, source):
+            folder = root_of(source, base, store) / key[len(source.rstrip("/")) :].lstrip("/")
             return folder if folder.is_dir() else None
     return None
+
+
+def within(key: str, source: str) -> bool:
+    """Whether a campaign is of a source."""
+    name = source.rstrip("/")
+    return key == name or key.startswith(f"{name}/")
 
 
 def read_campaigns(
@@ -68,39 +72,47 @@ def read_campaigns(
 ) -> tuple[dict[str, Path], int, dict[str, str]]:
     """Read what changed of the campaigns; returns the cache part of each, how many results were read, and who failed.
 
-    The cache is committed campaign by campaign, so that a job that is killed need not begin again.
+    What was read is committed every few seconds, so that a job that is killed need not begin again.
     """
     code = code_digest(READING)
-    kept: dict[str, dict[str, tuple[str, bytes]]] = {}
     signatures: dict[str, dict[str, str]] = {}
     tasks: list[tuple[str, list[str]]] = []
     owners: list[str] = []
     missing: dict[str, int] = {}
+    parts: dict[str, Path] = {}
     for seen in work:
-        known = writer.units(seen.key)
         signatures[seen.key] = wanted = _wanted(seen, code)
-        kept[seen.key] = {u: known[u] for u, s in wanted.items() if u in known and known[u][0] == s}
-        new = [u for u in wanted if u not in kept[seen.key]]
-        batches = list(_batches(seen, new))
+        part, known = writer.signatures(seen.key)
+        batches = list(_batches(seen, [u for u, s in wanted.items() if known.get(u) != s]))
+        if part is not None and not batches and known.keys() <= wanted.keys():
+            parts[seen.key] = part
+            continue
         missing[seen.key] = len(batches)
         tasks += [(str(seen.folder), batch) for batch in batches]
         owners += [seen.key] * len(batches)
-    parts: dict[str, Path] = {}
+    read: dict[str, dict[str, tuple[str, bytes]]] = {key: {} for key in missing}
     failed: dict[str, str] = {}
+
+    def keep(key: str) -> None:
+        """What was read before and now as the campaign's new part; only now is the former one loaded."""
+        before, wanted = writer.units(key), signatures[key]
+        units = {u: before[u] for u, s in wanted.items() if u in before and before[u][0] == s} | read.pop(key)
+        if units:
+            parts[key] = writer.put_units(key, units)
+            writer.commit(every_s=EVERY_S)
+
     for number, result in workers.map(read_batch, tasks):
         key = owners[number]
         missing[key] -= 1
         if isinstance(result, Died):
             failed[key] = f"{key}: {', '.join(tasks[number][1][:3])} could not be read: {result.reason}"
         else:
-            kept[key] |= {unit: (signatures[key][unit], payload) for unit, payload in result}
+            read[key] |= {unit: (signatures[key][unit], payload) for unit, payload in result}
         if not missing[key]:
-            parts[key] = writer.put_units(key, kept.pop(key))
-            writer.commit()
-    for key, units in kept.items():
-        if units:
-            parts[key] = writer.put_units(key, units)
-    if kept:
+            keep(key)
+    for key in list(read):
+        keep(key)
+    if missing:
         writer.commit()
     return parts, sum(len(batch) for _, batch in tasks), failed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from calib.nightly.record import CampaignNight, Record
 
 Series = tuple[str, str, str, str | None, str | None]
 SERIES = ("system", "backend", "backend_version", "model", "precision")
+CONFIGURATION = (*SERIES, "tp", "pp", "concurrency", "isl", "osl")
 FITTED = ("new", "changed", "refitted")
 
 
@@ -27,6 +29,18 @@ class Entry:
     def basis(self) -> tuple[str, str]:
         """Rule fingerprint and data revision: entries can be compared where both are the same."""
         return (self.campaign.rules, self.campaign.revision)
+
+    @property
+    def latencies(self) -> Mapping[tuple[Any, ...], float]:
+        """What the stage model explains of each point [1]: the content of the latencies, whatever they call themselves."""
+        return {tuple(r[n] for n in CONFIGURATION): r["explained"] for r in self.points if r.get("explained")}
+
+    def agrees(self, other: Entry) -> bool:
+        """Whether two entries can be compared: the same basis, and the same latencies at the points that both have."""
+        mine, theirs = self.latencies, other.latencies
+        return self.basis == other.basis and all(
+            math.isclose(mine[k], theirs[k], rel_tol=1e-9) for k in mine.keys() & theirs.keys()
+        )
 
     @property
     def scopes(self) -> set[str]:

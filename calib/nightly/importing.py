@@ -56,8 +56,8 @@ def import_record(writer: Writer, record: Record, sha: str) -> None:
               "stated_stderr", "chi_square", "dof", "n", "verdict")  # fmt: skip
     writer.insert("coefficients", [(n, *(r[k] for k in series)) for r in record.series])
     points = ("campaign", "system", "backend", "backend_version", "model", "precision", "tp", "pp", "concurrency", "isl",
-              "osl", "measured", "predicted", "rel_error", "baseline_rel_error", "k_model")  # fmt: skip
-    writer.insert("accuracy", [(n, *(r[k] for k in points)) for r in record.points])
+              "osl", "measured", "predicted", "rel_error", "baseline_rel_error", "k_model", "explained")  # fmt: skip
+    writer.insert("accuracy", [(n, *(r.get(k) for k in points)) for r in record.points])
     writer.insert(
         "alarms",
         [(n, a.id, a.kind, a.scope, a.series, a.state, a.opened, a.text, a.acknowledged) for a in record.alarms],

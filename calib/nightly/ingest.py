@@ -158,6 +158,7 @@ def _points(result: Result) -> Iterable[dict[str, Any]]:
         yield {
             **own, "measured": _plain(row["efficiency"]), "predicted": _plain(value), "rel_error": _plain(row["rel_error"]),
             "baseline_rel_error": _plain(row["baseline_rel_error"]), "k_model": _plain(row["k_model"]),
+            "explained": _plain(row["explained"]),
         }  # fmt: skip
 
 

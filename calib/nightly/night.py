@@ -14,7 +14,7 @@ from calib.errors import NightlyError, OutputError
 from calib.nightly.compare import Situation, judge, released_sets
 from calib.nightly.config import Config, read_config
 from calib.nightly.files import contents
-from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures
+from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures, within
 from calib.nightly.history import FITTED, entries
 from calib.nightly.importing import import_record, import_records, put_outcome
 from calib.nightly.ingest import RULING, Outcome, code_digest
@@ -120,15 +120,16 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
     last = records[-1][0] if records else None
     released = tuple(c.digest for c in released_sets(at.config.registry, at.base))
     outcomes, read, died = _calibrate(at, writer, work, asked)
+    sources = _sources(at.config, last, found.failed)
     gone = _gone(last, found.campaigns, found.failed)
     campaigns = _campaign_nights(writer, last, ready, outcomes, gone)
-    state = _state(at.config, campaigns, released, acks)
+    state = _state(at.config, campaigns, released, acks, sources)
     if last is not None and last.state == state:
         if outcomes or imported or gone:
             _keep(writer, ready, outcomes, died, stamp, gone)
             writer.commit()
         return Night(last, at.out / last.folder, False, read, len(outcomes), found.failed)
-    record = _record(at, [r for r, _ in records], campaigns, outcomes, state, released, acks)
+    record = _record(at, [r for r, _ in records], campaigns, outcomes, state, released, acks, sources, found.failed)
     folder = _write(at, record, records)
     _keep(writer, ready, outcomes, died, stamp, gone)
     import_record(writer, record, sha256_bytes((folder / "record.json").read_bytes()))
@@ -174,8 +175,14 @@ def _gone(last: Record | None, seen: Mapping[str, Seen], failed: Mapping[str, st
     before = last.campaigns if last else ()
     return [
         c for c in before
-        if c.campaign not in seen and c.status != "gone" and not any(c.campaign.startswith(s.rstrip("/")) for s in failed)
+        if c.campaign not in seen and c.status != "gone" and not any(within(c.campaign, s) for s in failed)
     ]  # fmt: skip
+
+
+def _sources(config: Config, last: Record | None, failed: Mapping[str, str]) -> dict[str, str | None]:
+    """The sources that had campaigns the night before: why one cannot be looked into now, None where it can."""
+    before = [c.campaign for c in last.campaigns if c.status != "gone"] if last else []
+    return {s: failed.get(s) for s in config.results if any(within(c, s) for c in before)}
 
 
 def _campaign_nights(
@@ -225,10 +232,17 @@ def _short(failure: str | None, folder: Path) -> str | None:
     return failure.replace(f"{folder}/", "").replace(str(folder), folder.name) if failure else None
 
 
-def _state(config: Config, campaigns: Sequence[CampaignNight], released: Sequence[str], acks: Sequence[Ack]) -> str:
+def _state(
+    config: Config,
+    campaigns: Sequence[CampaignNight],
+    released: Sequence[str],
+    acks: Sequence[Ack],
+    sources: Mapping[str, str | None],
+) -> str:
+    lost = sorted(s for s, why in sources.items() if why is not None)
     rows = [(c.campaign, c.content, c.rules, c.revision, c.digest, c.failure) for c in campaigns]
     settings = {k: v for k, v in msgspec.to_builtins(config).items() if k in ("fit", "alarms")}
-    return sha256_bytes(msgspec.json.encode([rows, released, [a.id for a in acks], settings], order="sorted"))
+    return sha256_bytes(msgspec.json.encode([rows, released, [a.id for a in acks], settings, lost], order="sorted"))
 
 
 def _record(
@@ -239,6 +253,8 @@ def _record(
     state: str,
     released: Sequence[str],
     acks: Sequence[Ack],
+    sources: Mapping[str, str | None],
+    failed: Mapping[str, str],
 ) -> Record:
     number = records[-1].night + 1 if records else 1
     new = [c.campaign for c in campaigns if c.status in FITTED and c.digest and c.campaign in outcomes]
@@ -256,8 +272,10 @@ def _record(
         limits=at.config.alarms.limits(), reports=at.reports, campaigns=campaigns,
         calibrated_before=frozenset(c.campaign for c in records[-1].campaigns if c.digest and c.status != "gone")
         if records else frozenset(),
+        sources=sources,
     )  # fmt: skip
     alarms, said = judge(situation)
+    said += [f"{source}: {why}" for source, why in failed.items() if sources.get(source) is None]
     return msgspec.structs.replace(record, alarms=tuple(alarms), said=tuple(said)).sealed()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +23,17 @@ from calib.store.database import DATABASE_NAME, remove_leftovers
 from calib.store.parts import CACHE, MEASUREMENTS
 
 
-def rebuild(path: Path, asked: Asked | None = None) -> tuple[int, int]:
-    """Delete the store and build it from raw files and the records of the nights; how many campaigns and nights.
+@dataclass(frozen=True)
+class Rebuilt:
+    """How many campaigns and nights the new store has, and the sources that could not be looked into: name -> why."""
+
+    campaigns: int
+    nights: int
+    failed_sources: Mapping[str, str]
+
+
+def rebuild(path: Path, asked: Asked | None = None) -> Rebuilt:
+    """Delete the store and build it from raw files and the records of the nights.
 
     Raises
     ------
@@ -47,7 +57,7 @@ def rebuild(path: Path, asked: Asked | None = None) -> tuple[int, int]:
             put_outcome(writer, key, outcome, "" if key in failed else _fingerprint(seen, stamp), seen.stamps)
         import_records(writer, records, acks)
         writer.commit()
-    return len(outcomes), len(records)
+    return Rebuilt(len(outcomes), len(records), found.failed)
 
 
 def check(path: Path) -> tuple[list[Problem], dict[str, int]]:

@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
-from calib.errors import MissingExtraError, NightlyError, OutputError
+from calib.errors import MissingExtraError, NightlyError, OutputError, printable
 from calib.provenance import SHORT, sha256_bytes
 
 STAMPS = ".calib-mirror.json"
-SIZE_LIMIT = 512 * 2**20  # bytes of one file, as for local ones
+SIZE_LIMIT = 8 * 2**30  # bytes of one file; per-request records of a long run reach a few GB
+_OURS = (errno.ENOSPC, errno.EROFS, errno.EFBIG, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Synced:
+    """How many files were fetched, and which were left out: name below the source -> why."""
+
+    fetched: int
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Remote:
+    """A file behind a URL, and what tells that it may have changed."""
+
+    path: str
+    stamp: str
+    filesystem: Any
 
 
 def is_url(source: str) -> bool:
@@ -27,10 +48,11 @@ def mirror_of(store: Path, source: str) -> Path:
     return store / "mirror" / sha256_bytes(source.encode())[:SHORT]
 
 
-def sync(source: str, target: Path) -> int:
-    """Bring the files behind ``source`` into ``target``; returns how many were fetched.
+def sync(source: str, target: Path) -> Synced:
+    """Bring the files behind ``source`` into ``target``.
 
-    A file whose remote size and time (or ETag) are unchanged is not fetched again; one that is gone there is removed.
+    A file whose remote size and time (or ETag) are unchanged is not fetched again; one that is gone there is removed. Names
+    that would leave the mirror, or that no file system has a place for, and files above `SIZE_LIMIT` are left out.
 
     Raises
     ------
@@ -41,31 +63,37 @@ def sync(source: str, target: Path) -> int:
     OutputError
         The mirror cannot be written.
     """
-    listed = _list(source)
+    listed, left_out = _list(source)
+    fetched = 0
     try:
         target.mkdir(parents=True, exist_ok=True)
         known = _known(target)
-        wanted = {name: stamp for name, (_, stamp, _) in listed.items()}
-        fetched = 0
-        for name, (path, stamp, filesystem) in sorted(listed.items()):
-            if known.get(name) == stamp and (target / name).is_file():
+        for name in sorted(known.keys() - listed.keys()):
+            _remove(target, name)
+        for name, remote in sorted(listed.items()):
+            if known.get(name) == remote.stamp and (target / name).is_file():
                 continue
-            _fetch(filesystem, path, target / name, source)
-            known[name] = stamp
+            try:
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                _fetch(remote, target / name, source)
+            except OSError as error:
+                if error.errno in _OURS or error.errno == errno.EACCES:
+                    raise
+                # A name too long, or one that is a file and a folder at once, as object stores allow.
+                left_out[name] = f"{source}: {printable(name)} cannot be mirrored ({error.strerror or error})"
+                continue
             fetched += 1
-        for name in known.keys() - wanted.keys():
-            with contextlib.suppress(FileNotFoundError):
-                (target / name).unlink()
-        _replace(target / STAMPS, msgspec.json.encode(wanted, order="sorted"))
-        return fetched
+        stamps = {name: r.stamp for name, r in listed.items() if name not in left_out}
+        _replace(target / STAMPS, msgspec.json.encode(stamps, order="sorted"))
     except OSError as error:
         raise OutputError(
             f"cannot be written ({error.strerror or error})", file=target, remedy="free some space or make it writable"
         ) from None
+    return Synced(fetched, dict(sorted(left_out.items())))
 
 
-def _list(source: str) -> dict[str, tuple[str, str, Any]]:
-    """Name below the source -> path, stamp and file system; names that would leave the mirror are refused."""
+def _list(source: str) -> tuple[dict[str, _Remote], dict[str, str]]:
+    """The files below a source by name, and those that are left out."""
     import fsspec
 
     try:
@@ -74,23 +102,35 @@ def _list(source: str) -> dict[str, tuple[str, str, Any]]:
     except ImportError as error:
         raise MissingExtraError(f"{source} needs a package ({error})", remedy="install it") from None
     except Exception as error:  # each protocol has errors of its own
-        said = (str(error).splitlines() or [type(error).__name__])[0]
         raise NightlyError(
-            f"cannot be read ({said})", field="results", value=source, remedy="check address and credentials"
+            f"cannot be read ({_said(error)})", field="results", value=source, remedy="check address and credentials"
         ) from None
-    found: dict[str, tuple[str, str, Any]] = {}
+    found: dict[str, _Remote] = {}
+    left_out: dict[str, str] = {}
     for path, info in entries.items():
         name = path[len(root) :].lstrip("/")
         parts = PurePosixPath(name).parts
-        if not name or ".." in parts or "\0" in name or name.startswith("/") or parts[-1] == STAMPS:
+        if not name or name.endswith("/") or parts[-1] == STAMPS:  # the marker of a folder, or a mirror's own
             continue
-        if int(info.get("size") or 0) > SIZE_LIMIT:
-            continue
-        stamp = [info.get("size"), *(str(info[k]) for k in ("ETag", "LastModified", "mtime", "created") if k in info)]
-        found[name] = (path, msgspec.json.encode(stamp).decode(), filesystem)
+        if ".." in parts or "\0" in name:
+            left_out[printable(name)] = f"{source}: {printable(name)} is no name of a file below it"
+        elif int(info.get("size") or 0) > SIZE_LIMIT:
+            left_out[name] = (
+                f"{source}: {printable(name)} holds {info['size'] / 2**30:.1f} GiB, over {SIZE_LIMIT // 2**30}"
+            )
+        else:
+            stamp = [
+                info.get("size"),
+                *(str(info[k]) for k in ("ETag", "LastModified", "mtime", "created") if k in info),
+            ]
+            found[name] = _Remote(path, msgspec.json.encode(stamp).decode(), filesystem)
     if not found:
         raise NightlyError("holds no files", field="results", value=source, remedy="check the address")
-    return found
+    return found, left_out
+
+
+def _said(error: BaseException) -> str:
+    return printable((str(error).splitlines() or [type(error).__name__])[0])
 
 
 def _known(target: Path) -> dict[str, str]:
@@ -100,19 +140,29 @@ def _known(target: Path) -> dict[str, str]:
         return {}
 
 
-def _fetch(filesystem: Any, path: str, to: Path, source: str) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
+def _remove(target: Path, name: str) -> None:
+    """A file of the mirror, and the folders that are empty without it: its name may be a folder's, or the reverse, tonight."""
+    with contextlib.suppress(OSError):
+        (target / name).unlink()
+        for folder in (target / name).parents:
+            if folder == target:
+                break
+            folder.rmdir()
+
+
+def _fetch(remote: _Remote, to: Path, source: str) -> None:
     handle, temporary = tempfile.mkstemp(prefix=".fetch.", dir=to.parent)
     os.close(handle)
     try:
         try:
-            filesystem.get_file(path, temporary)
-        except OSError as error:
-            if error.errno is not None and error.errno in (28, 30, 27, 122):  # full, read-only, too large, quota: ours
+            remote.filesystem.get_file(remote.path, temporary)
+        except Exception as error:  # each protocol has errors of its own
+            if isinstance(error, OSError) and error.errno in _OURS:
                 raise
             raise NightlyError(
-                f"{path} cannot be read ({error.strerror or error})", field="results", value=source, remedy="run again"
-            ) from None
+                f"{printable(remote.path)} cannot be read ({_said(error)})", field="results", value=source,
+                remedy="run again",
+            ) from None  # fmt: skip
         os.replace(temporary, to)
     finally:
         with contextlib.suppress(FileNotFoundError):

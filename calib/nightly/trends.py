@@ -16,8 +16,8 @@ def trends(records: Sequence[Record], limits: Limits) -> list[str]:
     """Where the level of a coefficient changed; nothing under ten nights of it."""
     words = []
     found = latest(entries(records))
-    newest = {scope: e.basis for e in found for scope in e.scopes}
-    same = [e for e in found if any(newest[s] == e.basis for s in e.scopes)]
+    newest = {scope: e for e in found for scope in e.scopes}
+    same = [e for e in found if any(newest[s].agrees(e) for s in e.scopes)]
     for (series, parameter), rows in measurements(same).items():
         nights = [together(list(own)) for _, own in itertools.groupby(rows, key=lambda m: m.night)]
         if series[3] is None or len(nights) < limits.changepoint_nights:

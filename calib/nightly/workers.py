@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from calib.errors import MissingExtraError, NightlyError
+from calib.nightly.ingest import RULING, code_digest
 
 Task = tuple[Any, ...]
 T = TypeVar("T")
 TRIES = 3
 IN_FLIGHT = 4  # tasks a worker
+WAIT_S = 20.0  # for a scheduler, and for its first worker
 TASKS_A_WORKER = 500  # after which a process is replaced, so that no leak of a library lasts
 
 
@@ -118,7 +120,7 @@ class Dask:
         MissingExtraError
             The extra ``dask`` is not installed.
         NightlyError
-            The scheduler cannot be reached, or no worker is left.
+            The scheduler cannot be reached or is lost, it has no worker, or workers with another calib.
         """
         try:
             import distributed
@@ -128,38 +130,74 @@ class Dask:
             ) from None
         library: Any = distributed  # not typed throughout
         try:
-            client = library.Client(self.address, timeout=20, set_as_default=False)
+            client = library.Client(self.address, timeout=WAIT_S, set_as_default=False)
         except (OSError, ValueError) as error:
             raise NightlyError(
                 f"cannot be reached ({str(error).splitlines()[0] if str(error) else type(error).__name__})",
                 field="--scheduler", value=self.address, remedy="start the cluster, or leave --scheduler out",
             ) from None  # fmt: skip
         with client:
-            ahead = IN_FLIGHT * max(1, sum(client.nthreads().values()))
-            todo = iter(enumerate(tasks))
-            numbers: dict[Any, int] = {}
-            running = library.as_completed(loop=client.loop)
+            try:
+                _same_code(client, self.address)
+                yield from _on_cluster(client, library, function, tasks)
+            except (library.client.FutureCancelledError, library.comm.CommClosedError, TimeoutError) as error:
+                said = (str(error).splitlines() or [type(error).__name__])[0]
+                raise NightlyError(
+                    f"was lost while it worked ({said})", field="--scheduler", value=self.address,
+                    remedy="run again: what was read is kept",
+                ) from None  # fmt: skip
 
-            def send() -> bool:
-                nxt = next(todo, None)
-                if nxt is None:
-                    return False
-                future = client.submit(function, *nxt[1], pure=False, retries=TRIES - 1)
-                numbers[future.key] = nxt[0]
-                running.add(future)
-                return True
 
-            while len(numbers) < ahead and send():
-                pass
-            for future in running if numbers else ():
-                try:
-                    result: Any = future.result()
-                except distributed.KilledWorker as error:
-                    result = Died(f"the worker that ran it died each time ({type(error).__name__})")
-                number = numbers.pop(future.key)
-                future.release()
-                send()
-                yield number, result
+def _same_code(client: Any, address: str) -> None:
+    """Raise unless every worker has this very calib: what they read is stored as read by this one."""
+    try:
+        client.wait_for_workers(1, timeout=WAIT_S)
+        theirs = client.run(code_digest, RULING)
+    except TimeoutError:
+        raise NightlyError(
+            f"has no worker after {WAIT_S:.0f} s", field="--scheduler", value=address, remedy="start workers"
+        ) from None
+    except ImportError as error:
+        raise NightlyError(
+            f"has a worker without calib ({error})", field="--scheduler", value=address,
+            remedy="install the same version of calib on every worker",
+        ) from None  # fmt: skip
+    own = code_digest(RULING)
+    if other := sorted(w for w, digest in theirs.items() if digest != own):
+        raise NightlyError(
+            f"has workers with another version of calib ({', '.join(other[:3])})", field="--scheduler", value=address,
+            remedy="install the same version of calib on every worker",
+        )  # fmt: skip
+
+
+def _on_cluster(
+    client: Any, library: Any, function: Callable[..., T], tasks: Sequence[Task]
+) -> Iterator[tuple[int, T | Died]]:
+    ahead = IN_FLIGHT * max(1, sum(client.nthreads().values()))
+    todo = iter(enumerate(tasks))
+    numbers: dict[Any, int] = {}
+    running = library.as_completed(loop=client.loop)
+
+    def send() -> bool:
+        nxt = next(todo, None)
+        if nxt is None:
+            return False
+        future = client.submit(function, *nxt[1], pure=False, retries=TRIES - 1)
+        numbers[future.key] = nxt[0]
+        running.add(future)
+        return True
+
+    while len(numbers) < ahead and send():
+        pass
+    for future in running if numbers else ():
+        try:
+            result: Any = future.result()
+        except library.KilledWorker as error:
+            result = Died(f"the worker that ran it died each time ({type(error).__name__})")
+        number = numbers.pop(future.key)
+        future.release()
+        send()
+        yield number, result
 
 
 def choose(workers: int, scheduler: str | None) -> Workers:

@@ -114,6 +114,7 @@ def figure_files(data: ReportData) -> dict[str, bytes]:
         for f in report_figures(data):
             figure = f.draw()
             data.drawn[_svg_name(f)] = figure_bytes(figure, "svg")
+            figure.set_layout_engine("none")  # laid out by now: the same again would take as long as drawing
             data.drawn[_svg_name(f).replace(".svg", ".png")] = figure_bytes(figure, "png")
     return data.drawn
 

@@ -49,6 +49,7 @@ MIGRATIONS = (
         acknowledged VARCHAR);
     CREATE TABLE acks (id VARCHAR, made_at VARCHAR, made_by VARCHAR, why VARCHAR);
     """,
+    "ALTER TABLE accuracy ADD COLUMN explained DOUBLE;",
 )
 VERSION = len(MIGRATIONS)
 TABLES = (

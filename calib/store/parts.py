@@ -69,8 +69,8 @@ def write_part(folder: Path, kind: str, campaign: str, table: pa.Table) -> tuple
     return name, digest
 
 
-def read_part(path: Path) -> pa.Table:
-    """A part.
+def read_part(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """A part, or some columns of it.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def read_part(path: Path) -> pa.Table:
         Missing or damaged.
     """
     try:
-        return pq.read_table(path, partitioning=None)
+        return pq.read_table(path, columns=columns, partitioning=None)
     except (OSError, pa.ArrowException) as error:
         reason = (str(error).splitlines() or ["damaged"])[0]
         raise StoreError(f"cannot be read ({reason})", file=path, remedy="run `calib store rebuild`") from None
@@ -91,6 +91,17 @@ def cache_part(units: Mapping[str, tuple[str, bytes]]) -> pa.Table:
         {"unit": names, "signature": [units[n][0] for n in names], "payload": [units[n][1] for n in names]},
         schema=CACHE_SCHEMA,
     )
+
+
+def read_signatures(path: Path) -> dict[str, str] | None:
+    """The signature of each unit in a cache part, without what they held; None where it is missing or damaged."""
+    try:
+        table = read_part(path, ["unit", "signature"])
+    except StoreError:
+        return None
+    if table.schema.names != ["unit", "signature"]:
+        return None
+    return dict(zip(table.column("unit").to_pylist(), table.column("signature").to_pylist(), strict=True))
 
 
 def read_cache(path: Path) -> dict[str, tuple[str, bytes]]:

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from calib.errors import StoreError, UsageError
-from calib.store.database import DATABASE_NAME, TABLES, connect, first_line, require_known, version_of
+from calib.store.database import DATABASE_NAME, TABLES, VERSION, connect, first_line, require_known, version_of
 from calib.store.parts import RUN_SCHEMA, read_part
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def open_store(folder: str | Path = "store", *, runs: bool = True) -> Store:
 def _prepare(connection: duckdb.DuckDBPyConnection, folder: Path, runs: bool) -> None:
     version, path = version_of(connection), folder / DATABASE_NAME
     require_known(version, path)
-    if not _has_all_tables(connection):
+    if version < VERSION:
         raise StoreError(
             "is of an older schema", file=path, field="schema_version", value=version,
             remedy="run `calib nightly` or `calib store rebuild`, which bring it up to date",
@@ -113,8 +113,3 @@ def _prepare(connection: duckdb.DuckDBPyConnection, folder: Path, runs: bool) ->
     # A query may read the store and nothing else.
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
-
-
-def _has_all_tables(connection: duckdb.DuckDBPyConnection) -> bool:
-    names = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    return names >= set(TABLES)

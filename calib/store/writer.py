@@ -25,7 +25,7 @@ from calib.store.database import (
     writing,
 )
 from calib.store.lock import StoreLock
-from calib.store.parts import CACHE, MEASUREMENTS, cache_part, read_cache, runs_part, write_part
+from calib.store.parts import CACHE, MEASUREMENTS, cache_part, read_cache, read_signatures, runs_part, write_part
 
 KEEP_S = 3600.0  # how long a part that is no longer in use stays, for readers of the database that named it
 
@@ -60,6 +60,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._path = folder / DATABASE_NAME
+        self._committed_s = time.monotonic()
         self._open()
 
     def _open(self) -> None:
@@ -79,10 +80,20 @@ class Writer:
         rows = self.connection.execute(query, [campaign]).fetchall()
         return {path: (Stamp(size, mtime), sha) for path, size, mtime, sha in rows}
 
+    def signatures(self, campaign: str) -> tuple[Path | None, dict[str, str]]:
+        """The part that keeps a campaign's results, and the signature of each; None and nothing where it is missing."""
+        part = self._cache_of(campaign)
+        found = read_signatures(part) if part else None
+        return (None, {}) if found is None else (part, found)
+
     def units(self, campaign: str) -> dict[str, tuple[str, bytes]]:
         """What the results of a campaign held when they were read: unit -> (signature, payload)."""
+        part = self._cache_of(campaign)
+        return read_cache(part) if part else {}
+
+    def _cache_of(self, campaign: str) -> Path | None:
         row = self.connection.execute("SELECT cache FROM campaigns WHERE campaign = ?", [campaign]).fetchone()
-        return read_cache(self.folder / row[0]) if row and row[0] else {}
+        return self.folder / row[0] if row and row[0] else None
 
     def put_units(self, campaign: str, units: Mapping[str, tuple[str, bytes]]) -> Path:
         """Keep what the results of a campaign held; returns the part."""
@@ -146,12 +157,15 @@ class Writer:
             finally:
                 self.connection.unregister("incoming")
 
-    def commit(self) -> None:
-        """Make everything since the last commit visible, at once."""
+    def commit(self, *, every_s: float = 0.0) -> None:
+        """Make everything since the last commit visible, at once; not where that was less than ``every_s`` seconds ago."""
+        if time.monotonic() - self._committed_s < every_s:
+            return
         with writing(self._path):
             self.connection.execute("CHECKPOINT")
             self.connection.close()
             publish(self._copy, self._path)
+        self._committed_s = time.monotonic()
         self._open()
 
     def close(self) -> None:

@@ -10,6 +10,8 @@ import sys
 import pandas as pd
 import pytest
 
+from calib.workflow import report
+
 POINT = (
     "--system", "h200_sxm", "--backend", "vllm", "--backend-version", "0.19.1", "--isl", "4000", "--osl", "1000",
     "--model", "Qwen/Qwen3-8B",
@@ -17,9 +19,9 @@ POINT = (
 
 
 @pytest.fixture
-def coefficients(cli, tmp_path):
+def coefficients(calibrated, tmp_path):
     path = tmp_path / "c.json"
-    assert cli("fit", "--out", path).code == 0
+    calibrated("h200-vllm-pp").coefficients.save(path)
     return path
 
 
@@ -118,9 +120,11 @@ def test_show_is_readable_and_its_json_is_the_file(cli, coefficients):
     assert cli("show", coefficients, "--json").out == coefficients.read_text()
 
 
-def test_fit_does_not_write_over_another_file(cli, coefficients):
+def test_fit_does_not_write_over_another_file(cli, coefficients, tmp_path):
     before = coefficients.read_bytes()
     assert cli("fit", "--out", coefficients).code == 0
+    assert cli("fit", "--out", tmp_path / "new.json").code == 0
+    assert json.loads((tmp_path / "new.json").read_bytes())["digest"] == json.loads(before)["digest"]
     done = cli("fit", "h20-trtllm-pp", "--out", coefficients)
     assert done.code == 3
     assert "never overwritten" in done.err
@@ -190,7 +194,9 @@ def test_exit_codes(cli, arguments, code, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_gates(cli, tmp_path):
+def test_gates(cli, tmp_path, calibrated):
+    for name in ("h200-vllm-pp", "h20-trtllm-pp"):
+        report(calibrated(name), tmp_path)
     assert cli("run", "--out", tmp_path, "--gate-error", "2.0", "--gate-refused").code == 0
     done = cli("run", "--out", tmp_path, "--gate-error", "1.0")
     assert done.code == 1
@@ -202,9 +208,9 @@ def test_gates(cli, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["no-baseline", "empty", "unreadable", "nan"])
-def test_bad_data_leaves_a_good_output_alone(cli, vllm_folder, tmp_path, change):
+def test_bad_data_leaves_a_good_output_alone(cli, vllm_folder, tmp_path, change, calibrated):
     out = tmp_path / "reports"
-    assert cli("run", vllm_folder, "--out", out).code == 0
+    report(calibrated("h200-vllm-pp"), out)
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
     points = vllm_folder / "points.csv"
     if change == "unreadable":
@@ -286,7 +292,7 @@ def test_a_reader_that_goes_away_and_an_output_that_is_full(end, tmp_path):
     assert done.stderr.count("\n") == (1 if "full" in end else 0), done.stderr
 
 
-def test_output_in_ascii_and_a_strange_matplotlib(tmp_path):
+def test_output_in_ascii_and_a_strange_matplotlib(tmp_path, calibrated):
     import os
 
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsavefig.dpi: 7\n")
@@ -299,10 +305,10 @@ def test_output_in_ascii_and_a_strange_matplotlib(tmp_path):
     call = [sys.executable, "-m", "calib", "run", "--out", "r"]
     done = subprocess.run(call, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
-    plain = subprocess.run([*call[:-1], "s"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert plain.returncode == 0
-    (a,), (b,) = (tmp_path / "r").iterdir(), (tmp_path / "s").iterdir()
-    assert (a / "report.html").read_bytes() == (b / "report.html").read_bytes()
+    plain = report(calibrated("h200-vllm-pp"), tmp_path / "s")
+    (strange,) = (tmp_path / "r").iterdir()
+    for name in ("report.html", "figures/scatter.png"):
+        assert (strange / name).read_bytes() == (plain.folder / name).read_bytes()
 
 
 @pytest.mark.usefixtures("coefficients")

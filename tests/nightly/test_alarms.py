@@ -103,10 +103,9 @@ def test_change_points_need_ten_nights():
 
 
 @pytest.fixture(scope="module")
-def shipped():
-    from calib.workflow import calibrate
+def shipped(calibrated):
 
-    return calibrate("h200-vllm-pp").coefficients
+    return calibrated("h200-vllm-pp").coefficients
 
 
 def without(s: CoefficientSet, model: str) -> CoefficientSet:

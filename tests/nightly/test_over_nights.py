@@ -105,11 +105,10 @@ def test_an_altered_record_is_refused(job, cli):
     assert "the record was altered" in done.err
 
 
-def test_the_error_of_a_published_file_is_that_of_its_measurements():
+def test_the_error_of_a_published_file_is_that_of_its_measurements(calibrated):
     """The scale of three points' own scatter is taken out again."""
-    from calib.workflow import calibrate
 
-    result = calibrate("h200-vllm-pp")
+    result = calibrated("h200-vllm-pp")
     for s in result.fit.series:
         key = tuple(s.key[k] for k in ("system", "backend", "backend_version", "model", "precision"))
         level = compare._published(result.coefficients, key, "s")

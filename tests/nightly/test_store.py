@@ -57,7 +57,7 @@ def test_a_database_of_an_older_schema_keeps_its_content(tmp_path, version):
     migrate(connection, tmp_path, to=version)
     connection.execute("INSERT INTO nights VALUES (1, 'd', 'a', 'f', 's')")
     connection.close()
-    with pytest.raises(StoreError, match=r"field 'schema_version' = 1.*run `calib nightly`"):
+    with pytest.raises(StoreError, match=rf"field 'schema_version' = {version}.*run `calib nightly`"):
         open_store(tmp_path)
     with open_writer(tmp_path) as writer:
         assert version_of(writer.connection) == VERSION
@@ -70,7 +70,7 @@ def test_a_database_of_an_older_schema_keeps_its_content(tmp_path, version):
 def test_migrations_are_never_edited():
     from calib.provenance import sha256_bytes
 
-    assert [sha256_bytes(m.encode())[:12] for m in MIGRATIONS] == ["a80e4a7f4292", "3bee94ac3a67"]
+    assert [sha256_bytes(m.encode())[:12] for m in MIGRATIONS] == ["a80e4a7f4292", "3bee94ac3a67", "0e8c4e653dd3"]
 
 
 def test_a_database_of_a_newer_calib_is_refused(tmp_path):

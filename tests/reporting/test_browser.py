@@ -33,9 +33,9 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def report(tmp_path_factory, calibrated):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_html(calibrate("h200-vllm-pp").report_data), encoding="utf-8")
+    path.write_text(render_html(calibrated("h200-vllm-pp").report_data), encoding="utf-8")
     return path
 
 

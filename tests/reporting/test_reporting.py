@@ -23,8 +23,8 @@ from calib.workflow import Options, calibrate, shipped_campaigns
 
 
 @pytest.fixture(scope="module")
-def reports():
-    return {name: calibrate(name).report_data for name in shipped_campaigns()}
+def reports(calibrated):
+    return {name: calibrated(name).report_data for name in shipped_campaigns()}
 
 
 class Page(html.parser.HTMLParser):
@@ -127,9 +127,9 @@ def test_the_bars_add_up(reports):
     np.testing.assert_allclose(parts.sum(axis=1), rows["total"], atol=1e-9)
 
 
-def test_the_command_makes_the_same_results_again(reports):
+def test_the_command_makes_the_same_results_again(reports, calibrated):
     assert command(reports["h200-vllm-pp"]) == "calib run h200-vllm-pp"
-    other = calibrate("h200-vllm-pp", Options(matching="matched", form="power", error_floor=0.03)).report_data
+    other = calibrated("h200-vllm-pp", Options(matching="matched", form="power", error_floor=0.03)).report_data
     assert command(other) == "calib run h200-vllm-pp --matching matched --form power --error-floor 0.03"
 
 
@@ -148,8 +148,8 @@ def test_every_axis_has_its_unit(reports):
             assert {a.get_xlabel() for a in axes} - {""} == {"pipeline stages pp (log scale)"}
 
 
-def test_a_concurrency_has_one_colour_in_all_panels():
-    fit = calibrate("h200-vllm-pp", Options(matching="matched")).fit
+def test_a_concurrency_has_one_colour_in_all_panels(calibrated):
+    fit = calibrated("h200-vllm-pp", Options(matching="matched")).fit
     colours: dict[str, set] = {}
     for axes in plot_efficiency(fit, "vllm").axes:
         for container in axes.containers:
@@ -202,11 +202,11 @@ def test_numbers_as_text(value, kind, text):
     assert number(value, kind) == text
 
 
-def test_two_files_side_by_side_in_the_form_of_the_report(cli, tmp_path):
+def test_two_files_side_by_side_in_the_form_of_the_report(cli, tmp_path, calibrated):
     other = tmp_path / "other.json"
-    calibrate("h200-vllm-pp", Options(error_floor=0.03)).coefficients.save(other)
+    calibrated("h200-vllm-pp", Options(error_floor=0.03)).coefficients.save(other)
     here = tmp_path / "here.json"
-    calibrate("h200-vllm-pp").coefficients.save(here)
+    calibrated("h200-vllm-pp").coefficients.save(here)
     done = cli("compare", here, other, "--out", tmp_path / "compared")
     assert done.code == 0
     page = Page((tmp_path / "compared" / "compare.html").read_text())
