@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -350,6 +351,16 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
             shutil.rmtree(temporary, ignore_errors=True)
     return True
 
+
+def remove_torn(parent: Path) -> None:
+    """Delete what a `write_folder` that was killed has left in ``parent``; only where nobody else writes there."""
+    with contextlib.suppress(OSError):
+        for left in parent.iterdir():
+            if _TORN.fullmatch(left.name):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+_TORN = re.compile(r"\.\d{4,}-.*-[0-9a-f]{12}\.[a-z0-9_]{8}")
 
 _REMEDIES = {
     "no_balance_factor": "compute the steps with `calib breakdown CAMPAIGN --out CAMPAIGN/breakdowns.json` and name that file "

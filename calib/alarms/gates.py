@@ -88,6 +88,8 @@ def compare_stream(
         comparable.append(candidate)
         said.append(compared.describe())
         for changed in compared.verdicts:
+            if changed.key[3] is None and _models(reference, changed.key) != _models(candidate, changed.key):
+                continue  # a pool of other models is another pool: what is lost of it is told as coverage
             series = describe(changed.key)
             text = f"verdict changed from {changed.old} to {changed.new}"
             alarms.append(Alarm("verdict", scope_of(changed.key), series, f"{changed.old}>{changed.new}", text, night))
@@ -95,6 +97,11 @@ def compare_stream(
         return alarms, said
     covering = [*comparable, *recent]
     return [*alarms, *_versions(reference, comparable, night), *_coverage(reference, covering, night)], said
+
+
+def _models(s: CoefficientSet, series: Series) -> set[str]:
+    """The models of a backend in a set."""
+    return {c.model for c in s.coefficients if c.model and (c.system, c.backend) == series[:2]}
 
 
 def _versions(reference: CoefficientSet, tonight: Sequence[CoefficientSet], night: int) -> list[Alarm]:

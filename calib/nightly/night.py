@@ -24,7 +24,7 @@ from calib.nightly.trends import trends
 from calib.nightly.workers import choose
 from calib.provenance import now_utc, sha256_bytes, user_name
 from calib.store import Stamp, Writer, open_writer
-from calib.workflow import write_folder
+from calib.workflow import remove_torn, write_folder
 
 REPORTS = "reports"
 
@@ -109,6 +109,8 @@ def nightly(path: Path, asked: Asked | None = None) -> Night:
 
 
 def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
+    for folder in (at.out, at.reports):
+        remove_torn(folder)
     records = read_records(at.out)
     acks = read_acks(at.out)
     imported = import_records(writer, records, acks)

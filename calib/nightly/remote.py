@@ -18,6 +18,7 @@ from calib.provenance import SHORT, sha256_bytes
 
 STAMPS = ".calib-mirror.json"
 SIZE_LIMIT = 8 * 2**30  # bytes of one file; per-request records of a long run reach a few GB
+_FETCHING = ".calib-fetching."
 _OURS = (errno.ENOSPC, errno.EROFS, errno.EFBIG, errno.EDQUOT)
 
 
@@ -67,6 +68,8 @@ def sync(source: str, target: Path) -> Synced:
     fetched = 0
     try:
         target.mkdir(parents=True, exist_ok=True)
+        for torn in target.rglob(f"{_FETCHING}*"):  # of a job that was killed
+            torn.unlink()
         known = _known(target)
         for name in sorted(known.keys() - listed.keys()):
             _remove(target, name)
@@ -74,13 +77,9 @@ def sync(source: str, target: Path) -> Synced:
             if known.get(name) == remote.stamp and (target / name).is_file():
                 continue
             try:
-                (target / name).parent.mkdir(parents=True, exist_ok=True)
                 _fetch(remote, target / name, source)
-            except OSError as error:
-                if error.errno in _OURS or error.errno == errno.EACCES:
-                    raise
-                # A name too long, or one that is a file and a folder at once, as object stores allow.
-                left_out[name] = f"{source}: {printable(name)} cannot be mirrored ({error.strerror or error})"
+            except _OneFileError as error:
+                left_out[name] = f"{source}: {printable(name)} cannot be mirrored ({error})"
                 continue
             fetched += 1
         stamps = {name: r.stamp for name, r in listed.items() if name not in left_out}
@@ -150,23 +149,48 @@ def _remove(target: Path, name: str) -> None:
             folder.rmdir()
 
 
+class _OneFileError(Exception):
+    """What is wrong with one file, and with no other."""
+
+
+# May not be read, gone meanwhile, or a name too long, or one of a file and a folder at once, as object stores allow.
+_ONE_FILE = (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
 def _fetch(remote: _Remote, to: Path, source: str) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=".fetch.", dir=to.parent)
-    os.close(handle)
+    temporary: Path | None = None
     try:
-        try:
-            remote.filesystem.get_file(remote.path, temporary)
-        except Exception as error:  # each protocol has errors of its own
-            if isinstance(error, OSError) and error.errno in _OURS:
-                raise
-            raise NightlyError(
-                f"{printable(remote.path)} cannot be read ({_said(error)})", field="results", value=source,
-                remedy="run again",
-            ) from None  # fmt: skip
+        to.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=_FETCHING, dir=to.parent)
+        os.close(handle)
+        temporary = Path(name)
+        _get(remote, temporary, source)
         os.replace(temporary, to)
+    except OSError as error:
+        if isinstance(error, PermissionError) or not (
+            isinstance(error, _ONE_FILE) or error.errno == errno.ENAMETOOLONG
+        ):
+            raise
+        raise _OneFileError(error.strerror or str(error)) from None
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _get(remote: _Remote, to: Path, source: str) -> None:
+    try:
+        remote.filesystem.get_file(remote.path, str(to))
+    except Exception as error:  # each protocol has errors of its own
+        if isinstance(error, OSError) and error.errno in _OURS:
+            raise
+        if isinstance(error, _ONE_FILE):
+            raise _OneFileError(_said(error)) from None
+        raise NightlyError(
+            f"{printable(remote.path)} cannot be read ({_said(error)})",
+            field="results",
+            value=source,
+            remedy="run again",
+        ) from None
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -8,6 +8,8 @@ from calib.campaign_config import ENGINE_FLAGS
 from calib.quality.rule import NONE, Run, Seen, SeriesRule
 from calib.schema import IDENTITY
 
+NAMED = 3  # other places of a run that are named
+
 
 def _duplicates(runs: list[Run], _: float) -> Iterator[tuple[Run, Seen]]:
     """Two runs of one identity: which one is meant is not known, so neither is used."""
@@ -15,15 +17,12 @@ def _duplicates(runs: list[Run], _: float) -> Iterator[tuple[Run, Seen]]:
     for run in runs:
         same.setdefault(tuple(str(run.row[n]) for n in IDENTITY), []).append(run)
     for group in same.values():
-        for run in group if len(group) > 1 else ():
-            others = [_place(r) for r in group if r is not run]
-            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-            yield (
-                run,
-                Seen(
-                    float(len(group)), f"stands again in {', '.join(others[:3])}{more}; which one holds is not stated"
-                ),
-            )
+        others = len(group) - 1
+        for run in group if others else ():
+            named = [_place(r) for r in group[: NAMED + 1] if r is not run][:NAMED]
+            more = f" and {others - NAMED} more" if others > NAMED else ""
+            said = f"stands again in {', '.join(named)}{more}; which one holds is not stated"
+            yield run, Seen(float(len(group)), said)
 
 
 def _edge(runs: list[Run], _: float) -> Iterator[tuple[Run, Seen]]:
@@ -66,13 +65,15 @@ def _engine(runs: list[Run], _: float) -> Iterator[tuple[Run, Seen]]:
 
 def _with_baseline(runs: list[Run], *, same_concurrency: bool) -> Iterator[tuple[Run, Run]]:
     """Each PP run with a TP=G/PP=1 run of its series."""
-    bases = [r for r in runs if int(r.row["pp"]) == 1 and int(r.row["tp"]) == int(r.row["gpus"])]
+    bases: dict[float | None, Run] = {}
+    for run in runs:
+        if int(run.row["pp"]) == 1 and int(run.row["tp"]) == int(run.row["gpus"]):
+            bases.setdefault(run.number("concurrency") if same_concurrency else None, run)
     for run in runs:
         if int(run.row["pp"]) > 1:
-            c = run.number("concurrency")
-            near = [b for b in bases if not same_concurrency or b.number("concurrency") == c]
-            if near:
-                yield run, near[0]
+            base = bases.get(run.number("concurrency") if same_concurrency else None)
+            if base is not None:
+                yield run, base
 
 
 def _place(run: Run) -> str:

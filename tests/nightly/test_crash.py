@@ -15,8 +15,6 @@ import pytest
 
 from calib.release import release
 
-KILLS = 5
-
 
 def command(job, *more):
     return [sys.executable, "-m", "calib", "nightly", str(job.config), *more]
@@ -38,37 +36,91 @@ def prepared(job):
     return released_files(job)
 
 
-def kill_and_rerun(job, tmp_path, kills, seed):
-    before = prepared(job)
-    start = tmp_path / "start"
-    shutil.copytree(job.folder, start)
-    began = time.monotonic()
-    assert subprocess.run(command(job), check=False, capture_output=True).returncode == 0
-    life = time.monotonic() - began
-    want, rng = job.dump(), random.Random(seed)
-    for _ in range(kills):
-        shutil.rmtree(job.folder)
-        shutil.copytree(start, job.folder)
-        with subprocess.Popen(
-            command(job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        ) as victim:
-            time.sleep(rng.uniform(0.2, 1.0) * life)
-            os.killpg(victim.pid, signal.SIGKILL)
-        assert released_files(job) == before
-        done = subprocess.run(command(job), check=False, capture_output=True, text=True)
+# Every change of a file's name or place counts; before the n-th, the process is killed. DuckDB writes in between by itself.
+DYING = """
+import atexit, os, signal, sys
+last, done = int(sys.argv[1]), 0
+
+def counted(real):
+    def call(*given, **named):
+        global done
+        done += 1
+        if done == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*given, **named)
+    return call
+
+for name in ("rename", "replace", "fsync", "mkdir", "unlink", "rmdir"):
+    setattr(os, name, counted(getattr(os, name)))
+atexit.register(lambda: print("WRITES", done))
+sys.argv = ["calib", *sys.argv[2:]]
+from calib.cli import main
+main()
+"""
+
+
+class Crash:
+    """A job that is about to do a night's work, as often as it is wanted."""
+
+    def __init__(self, job, tmp_path):
+        self.job, self.start = job, tmp_path / "start"
+        self.released = prepared(job)
+        shutil.copytree(job.folder, self.start)
+        began = time.monotonic()
+        done = self.dying(0)
         assert done.returncode == 0, done.stderr
-        assert job.dump() == want
-        assert released_files(job) == before
-        assert not [p for p in (job.folder / "store").iterdir() if p.name.startswith(".")]
+        self.life = time.monotonic() - began
+        self.writes = int(done.stdout.split("WRITES ")[1])
+        self.want = job.dump()
+
+    def dying(self, at):
+        call = [sys.executable, "-c", DYING, str(at), "nightly", str(self.job.config)]
+        return subprocess.run(call, check=False, capture_output=True, text=True)
+
+    def again(self):
+        shutil.rmtree(self.job.folder)
+        shutil.copytree(self.start, self.job.folder)
+
+    def kill_at_a_write(self, number):
+        self.again()
+        assert self.dying(number).returncode == -signal.SIGKILL
+        self.rerun_loses_nothing()
+
+    def kill_at_a_time(self, part):
+        self.again()
+        with subprocess.Popen(
+            command(self.job), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as victim:
+            time.sleep(part * self.life)
+            os.killpg(victim.pid, signal.SIGKILL)
+        self.rerun_loses_nothing()
+
+    def rerun_loses_nothing(self):
+        assert released_files(self.job) == self.released
+        done = subprocess.run(command(self.job), check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert self.job.dump() == self.want
+        assert released_files(self.job) == self.released
+        assert [str(p) for p in self.job.folder.rglob(".*")] == []
 
 
 def test_a_killed_job_loses_nothing(job, tmp_path):
-    kill_and_rerun(job, tmp_path, KILLS, seed=1)
+    crash, rng = Crash(job, tmp_path), random.Random(1)
+    assert crash.writes > 20
+    for number in rng.sample(range(1, crash.writes + 1), 3):
+        crash.kill_at_a_write(number)
+    for _ in range(2):
+        crash.kill_at_a_time(rng.uniform(0.0, 1.0))
 
 
 @pytest.mark.slow
 def test_a_job_killed_at_many_points_loses_nothing(job, tmp_path):
-    kill_and_rerun(job, tmp_path, 24, seed=2)
+    """At 24 random times, and before each of its writes."""
+    crash, rng = Crash(job, tmp_path), random.Random(2)
+    for _ in range(24):
+        crash.kill_at_a_time(rng.uniform(0.0, 1.0))
+    for number in range(1, crash.writes + 1):
+        crash.kill_at_a_write(number)
 
 
 def test_a_full_disk_ends_with_exit_3_and_loses_nothing(job):

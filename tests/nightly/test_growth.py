@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from calib.errors import NightlyError
-from calib.nightly.remote import STAMPS, mirror_of, sync
+from calib.nightly import remote
+from calib.nightly.remote import STAMPS, Synced, mirror_of, sync
 from calib.nightly.workers import Dask, Died, Here, Processes
 
 
@@ -81,6 +82,25 @@ def test_a_dask_worker_that_dies_costs_a_retry(cluster, tmp_path):
     assert found == {i: 2 * i for i in range(8)}
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_with_another_calib_or_without_workers_is_one_sentence(cluster, monkeypatch):
+    import calib.nightly.workers as module
+
+    monkeypatch.setattr(module, "code_digest", _other_digest)
+    with pytest.raises(NightlyError, match="another version of calib"):
+        list(Dask(cluster.scheduler_address).map(double, [(1,)]))
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "WAIT_S", 0.5)
+    cluster.scale(0)
+    time.sleep(1)
+    with pytest.raises(NightlyError, match="has no worker"):
+        list(Dask(cluster.scheduler_address).map(double, [(1,)]))
+
+
+def _other_digest(_):
+    return f"{os.getpid()}"
+
+
 def test_a_scheduler_that_is_not_there_is_one_sentence():
     pytest.importorskip("distributed")
     with pytest.raises(NightlyError, match="cannot be reached"):
@@ -107,9 +127,9 @@ def test_results_in_memory_are_the_same_as_on_the_disk(job):
         assert [c.digest for c in there.record.campaigns] == [c.digest for c in here.record.campaigns]
         assert there.record.campaigns[0].campaign == "memory://calib/monday"
         mirror = mirror_of(job.folder / "store", "memory://calib")
-        assert sync("memory://calib", mirror) == 0
+        assert sync("memory://calib", mirror) == Synced(0, {})
         memory.pipe_file("/calib/monday/extra.txt", b"x")
-        assert sync("memory://calib", mirror) == 1
+        assert sync("memory://calib", mirror) == Synced(1, {})
         memory.rm_file("/calib/monday/extra.txt")
         sync("memory://calib", mirror)
         assert not (mirror / "monday" / "extra.txt").exists()
@@ -124,16 +144,61 @@ def test_names_of_a_remote_store_cannot_leave_the_mirror(tmp_path):
     for name in ("/tricks/a/../../escape.txt", f"/tricks/{STAMPS}", "/tricks/fine.txt"):
         memory.store[name] = memory.store.get(name) or _file(memory, name)
     try:
-        sync("memory://tricks", tmp_path / "mirror")
+        found = sync("memory://tricks", tmp_path / "mirror")
         assert sorted(p.name for p in tmp_path.rglob("*")) == [STAMPS, "fine.txt", "mirror"]
+        assert [why.endswith("is no name of a file below it") for why in found.left_out.values()] == [True]
     finally:
         memory.rm("/tricks", recursive=True)
 
 
-def _file(memory, name):
+def test_what_cannot_be_mirrored_is_said_and_the_rest_is_there(tmp_path, monkeypatch):
+    """Object stores allow a name that is a file and a folder at once, names of any length, and files of any size."""
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    for name in ("/odd/a", "/odd/a/b.txt", f"/odd/{'x' * 300}", "/odd/fine.txt"):
+        memory.store[name] = _file(memory, name)
+    memory.store["/odd/large"] = _file(memory, "/odd/large", b"x" * 2000)
+    monkeypatch.setattr(remote, "SIZE_LIMIT", 1000)
+    monkeypatch.setattr(type(memory), "get_file", _get_file)  # its own does not know such names
+    try:
+        found = sync("memory://odd", tmp_path / "mirror")
+        assert found.left_out.keys() == {"a/b.txt", "x" * 300, "large"}
+        assert found.fetched == 2
+        del memory.store["/odd/a"]
+        again = sync("memory://odd", tmp_path / "mirror")
+        assert (tmp_path / "mirror" / "a" / "b.txt").read_bytes() == b"x"
+        assert "a/b.txt" not in again.left_out
+        del memory.store["/odd/a/b.txt"]
+        memory.store["/odd/a"] = _file(memory, "/odd/a")
+        sync("memory://odd", tmp_path / "mirror")
+        assert (tmp_path / "mirror" / "a").read_bytes() == b"x"
+    finally:
+        memory.rm("/odd", recursive=True)
+
+
+def test_a_source_that_breaks_off_is_one_sentence(tmp_path, monkeypatch):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/off/a.txt", b"x")
+    monkeypatch.setattr(type(memory), "get_file", lambda *_, **__: {}["no such region"])
+    try:
+        with pytest.raises(NightlyError, match=r"off/a\.txt cannot be read"):
+            sync("memory://off", tmp_path / "mirror")
+        assert not [p for p in (tmp_path / "mirror").rglob("*") if p.name != STAMPS]
+    finally:
+        memory.rm("/off", recursive=True)
+
+
+def _get_file(memory, path, to):
+    Path(to).write_bytes(memory.store[path].getvalue())
+
+
+def _file(memory, name, data=b"x"):
     from fsspec.implementations.memory import MemoryFile
 
-    return MemoryFile(memory, name, b"x")
+    return MemoryFile(memory, name, data)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -219,16 +219,32 @@ def test_a_campaign_that_is_gone_is_said_and_its_history_stays(job):
     assert again.alarms_open == 1
 
 
-def test_a_source_that_is_not_there_tonight_does_not_lose_its_campaigns(job):
+def test_a_source_that_is_not_there_tonight_alarms_and_does_not_lose_its_campaigns(job, cli):
     job.campaign("monday")
-    other = job.folder / "more"
+    other = job.folder / "results-2"  # the name of one source begins with that of the other
     shutil.copytree(job.campaign("tuesday"), other / "wednesday")
-    job.config.write_text(job.config.read_text().replace('["results"]', '["results", "more"]'), encoding="utf-8")
+    job.config.write_text(job.config.read_text().replace('["results"]', '["results", "results-2"]'), encoding="utf-8")
     job.night()
     shutil.move(other, job.folder / "unmounted")
-    night = job.night()
-    assert "more" in night.failed_sources
-    assert not night.new
+    done = cli("nightly", job.config)
+    assert done.code == 1
+    assert "source_lost results-2: field 'results' = 'results-2': is not a folder" in done.out
+    assert "source cannot be read" in next((job.folder / "nights").glob("0002-*/report.md")).read_text()
+    again = job.night()
+    assert (again.new, again.alarms_open) == (False, 1)
+    assert {c.status for c in again.record.campaigns} == {"unchanged"}
+    shutil.rmtree(job.folder / "store")
+    assert "results-2" in rebuild(job.config).failed_sources
+    shutil.move(job.folder / "unmounted", other)
+    back = job.night()
+    assert (back.new, back.alarms_open) == (True, 0)
+    shutil.move(job.folder / "results", job.folder / "unmounted")
+    (other / "wednesday" / "points.csv").unlink()
+    shutil.rmtree(other / "wednesday")
+    lost = job.night()
+    assert {(a.kind, a.scope) for a in lost.record.alarms} == {
+        ("campaign_lost", "results-2/wednesday"), ("source_lost", "results"),
+    }  # fmt: skip
 
 
 def test_an_output_that_cannot_be_written_ends_with_exit_3(job, cli):

@@ -79,6 +79,42 @@ def test_a_changed_rule_starts_a_new_baseline_and_is_never_a_recovery(job, cli):
     assert "recovered" not in (night.folder / "report.md").read_text()
 
 
+def test_points_that_are_not_measured_any_more(job, cli):
+    job.campaign("n1")
+    job.night()
+    job.campaign("n2", levels=(2, 8))
+    done = cli("nightly", job.config)
+    assert done.code == 1
+    assert "points_lost vllm on h200_sxm: 2 points lost: A TP2/PP4, B TP2/PP4" in done.out
+    job.campaign("n3")
+    assert exit_and_alarms(cli, job) == (0, set())
+
+
+def test_coverage_may_be_asked_for_within_several_nights(job, cli):
+    job.config.write_text(job.config.read_text() + "[alarms]\ncoverage_nights = 2\n", encoding="utf-8")
+    job.campaign("n1")
+    job.night()
+    job.campaign("n2", {"A": 0.20})
+    assert exit_and_alarms(cli, job) == (0, set())
+    job.campaign("n3", {"A": 0.20})
+    assert exit_and_alarms(cli, job) == (1, {("series_lost", False)})
+
+
+def test_latencies_that_changed_under_the_same_version_start_a_new_baseline(job):
+    job.campaign("n1")
+    job.night()
+    job.campaign("n2", head=3.0)  # the same provider and version say another balance
+    night = job.night()
+    assert any(
+        "comparison unavailable: the latencies behind the balance factors changed, under the same source" in s
+        for s in night.record.said
+    )
+    assert night.alarms_open == 0
+    job.campaign("n3", {"A": 0.30, "B": 0.22}, head=3.0)
+    third = job.night()
+    assert "moved" in {a.kind for a in third.record.alarms}
+
+
 def test_an_unknown_alarm_and_a_missing_reason(job, cli):
     job.campaign("n1")
     job.night()
