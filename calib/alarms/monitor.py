@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,9 +34,8 @@ CLOSES = 0.7  # part of the limit below which an open alarm closes: one that fli
 WINDOWS = 2  # tonight, and the last two nights together
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What raises an alarm; every figure is set under ``[alarms]`` of the nightly configuration.
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What raises an alarm: ``[alarms]`` of the nightly configuration.
 
     Attributes
     ----------

@@ -37,23 +37,6 @@ class FitSection(_Section, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-class AlarmSection(_Section, frozen=True, kw_only=True):
-    """``[alarms]``: see `calib.alarms.Limits`."""
-
-    standard_errors: float = 3.5
-    family_nights: int = 200
-    baseline_nights: int = 20
-    mape_points: float = 2.0
-    mape_relative_pct: float = 10.0
-    mape_standard_errors: float = 5.0
-    coverage_nights: int = 1
-    changepoint_nights: int = 10
-
-    def limits(self) -> Limits:
-        """As `calib.alarms` takes them."""
-        return Limits(**{name: getattr(self, name) for name in AlarmSection.__struct_fields__})
-
-
 class Config(_Section, frozen=True, kw_only=True):
     """A nightly configuration. Paths are relative to its file; ``results`` may be URLs that fsspec knows."""
 
@@ -64,7 +47,7 @@ class Config(_Section, frozen=True, kw_only=True):
     out: str = "nights"
     registry: str | None = None
     fit: FitSection = FitSection()
-    alarms: AlarmSection = AlarmSection()
+    alarms: Limits = Limits()
 
 
 def read_config(path: Path) -> Config:
@@ -100,14 +83,15 @@ def _check(config: Config, path: Path) -> None:
         raise wrong("fit.form", config.fit.form, f"is not one of {', '.join(FORMS)}")
     if not 0 < config.fit.error_floor < 1:
         raise wrong("fit.error_floor", config.fit.error_floor, "is not between 0 and 1")
-    for name in AlarmSection.__struct_fields__:
+    for name in Limits.__struct_fields__:
         value = getattr(config.alarms, name)
-        if not 0 <= value < 1e6 or (name in ("standard_errors", "family_nights", "coverage_nights") and value == 0):
-            raise wrong(
-                f"alarms.{name}",
-                value,
-                "is not a positive number" if value != value or value < 0 else "is out of range",
-            )
+        if not value >= 0 or (name in _POSITIVE and value == 0):
+            raise wrong(f"alarms.{name}", value, "is not a positive number")
+        if value >= 1e6:
+            raise wrong(f"alarms.{name}", value, "is out of range")
+
+
+_POSITIVE = ("standard_errors", "family_nights", "coverage_nights")
 
 
 def default_config() -> Path:

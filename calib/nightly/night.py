@@ -271,7 +271,7 @@ def _record(
     situation = Situation(
         night=number, history=[*entries(records), *tonight], tonight=tonight,
         released=released_sets(at.config.registry, at.base), before=records[-1].alarms if records else (), acks=acks,
-        limits=at.config.alarms.limits(), reports=at.reports, campaigns=campaigns,
+        limits=at.config.alarms, reports=at.reports, campaigns=campaigns,
         calibrated_before=frozenset(c.campaign for c in records[-1].campaigns if c.digest and c.status != "gone")
         if records else frozenset(),
         sources=sources,
@@ -283,7 +283,7 @@ def _record(
 
 def _write(at: _Place, record: Record, records: Sequence[tuple[Record, str]]) -> Path:
     folder = at.out / record.folder
-    words = trends([*(r for r, _ in records), record], at.config.alarms.limits())
+    words = trends([*(r for r, _ in records), record], at.config.alarms)
     if not write_folder(folder, contents(record, words)):
         raise OutputError("exists and is not overwritten", file=folder, remedy="move it away, and run again")
     return folder
