@@ -95,7 +95,7 @@ def _show(night: Night) -> None:
         state = f"acknowledged: {a.acknowledged}" if a.acknowledged is not None else "OPEN"
         print(f"  {a.id} {a.kind} {a.series}: {a.text} ({state})")
     if night.new:
-        print(f"Wrote {night.folder} ({night.read} results read, {night.fitted} campaigns fitted)")
+        print(f"Wrote {night.folder} ({night.fitted} campaigns fitted, {night.read} run results read)")
     else:
         print(f"Nothing new since night {night.record.night} ({night.folder})")
 

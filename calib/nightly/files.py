@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
@@ -84,7 +85,7 @@ def render_report(record: Record, changes: tuple[str, ...] = ()) -> str:
     failed = [c for c in record.campaigns if c.failure]
     lines += _section("Not calibrated", [f"**{_md(c.campaign)}**: {_md(str(c.failure))}" for c in failed])
     new = [c for c in record.campaigns if c.status not in ("unchanged", "failed")]
-    lines += _section("Campaigns of this night", [_campaign(c) for c in new])
+    lines += _section("Campaigns of this night", [_campaign(c, record) for c in new])
     lines += _section("Files changed under the same name", [
         f"{_md(c.campaign)}: {', '.join(_md(f) for f in c.changed_files[:5])}"
         f"{f' and {len(c.changed_files) - 5} more' if len(c.changed_files) > 5 else ''}"
@@ -111,8 +112,12 @@ def _alarm(a: AlarmRecord) -> str:
     return f"`{a.id}` **{KINDS.get(a.kind, a.kind)}**, {_md(a.series)}: {_md(a.text)}; since night {a.opened}."
 
 
-def _campaign(c: CampaignNight) -> str:
+def _campaign(c: CampaignNight, record: Record) -> str:
     text = f"**{_md(c.campaign)}** {c.status}: {c.runs} runs, {c.set_aside} set aside, {c.warnings} warnings"
+    series = {(r["backend"], r["backend_version"], r["model"], r["precision"]): r["verdict"]
+              for r in record.series if r["campaign"] == c.campaign and r["model"]}  # fmt: skip
+    if series:
+        text += f"; {', '.join(f'{n} {v}' for v, n in sorted(Counter(series.values()).items()))}"
     links = _links(c)
     if links:
         text += f"; coefficients [`{str(c.digest)[:SHORT]}`]({links['coefficients']}), [report]({links['report']})"
