@@ -17,9 +17,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from calib.coefficients import Estimate
 from calib.errors import printable
 from calib.fitting import FitResult, SeriesFit
+from calib.reporting.table import parameter_text
 
 logging.getLogger("matplotlib").setLevel(logging.ERROR)  # an unwritable cache folder is nobody's concern here
 
@@ -129,16 +129,6 @@ def _panel(ax: Axes, s: SeriesFit, colors: dict[int, Any]) -> None:
     )
     _fitted(ax, s, points, s.estimate.values, lw=1.5)
     _measured(ax, points, MEASURED, "measured (error bar: 1 sigma)", line=False)
-
-
-def parameter_text(e: Estimate) -> str:
-    """The parameters with their standard errors [1], as a title or a cell has them."""
-    parts = []
-    for i, (name, value) in enumerate(zip(e.parameters, e.values, strict=True)):
-        error = e.stderr[i] if e.stderr else None
-        digits = 3 if error is None or error <= 0 else min(6, max(3, 1 - math.floor(math.log10(error))))
-        parts.append(f"{name} = {value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
-    return ", ".join(parts)
 
 
 def _band(s: SeriesFit, points: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,11 +20,12 @@ from markupsafe import Markup
 from calib import __version__
 from calib.drift import Comparison
 from calib.provenance import SHORT
-from calib.reporting.figures import Shown, figures
 from calib.reporting.headline import changes_text, headline
-from calib.reporting.plots import figure_bytes
 from calib.reporting.table import Column, Table
 from calib.reporting.tables import ReportData
+
+if TYPE_CHECKING:
+    from calib.reporting.figures import Shown
 
 MARKDOWN_TABLES = ("observed", "decomposition", "coefficients", "accuracy")
 MARKDOWN_LINES = 60
@@ -104,12 +105,16 @@ def _moved_text(comparison: Comparison) -> str:
 
 def report_figures(data: ReportData) -> list[Shown]:
     """The figures of a report whose table is shown, in the order of the tables."""
+    from calib.reporting.figures import figures  # matplotlib: not for commands that draw nothing
+
     found = figures(data.fit, data.everywhere or data.shown, data.model)
     return [f for f in found if f.table in data.tables]
 
 
 def figure_files(data: ReportData) -> dict[str, bytes]:
     """Every figure as ``figures/<name>.svg`` and ``.png``, without a date; drawn once for page and files."""
+    from calib.reporting.plots import figure_bytes
+
     if not data.drawn:
         for f in report_figures(data):
             figure = f.draw()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from calib.coefficients import Estimate
 from calib.errors import printable
 
 DECIMALS = {"ratio": 3, "ratio4": 4, "points": 1, "percent": 0}
@@ -76,3 +77,13 @@ def number(value: Any, kind: str) -> str:
     if kind == "plain":
         return f"{float(value):g}"
     return printable(str(value))
+
+
+def parameter_text(e: Estimate) -> str:
+    """The parameters with their standard errors [1], as a title or a cell has them."""
+    parts = []
+    for i, (name, value) in enumerate(zip(e.parameters, e.values, strict=True)):
+        error = e.stderr[i] if e.stderr else None
+        digits = 3 if error is None or error <= 0 else min(6, max(3, 1 - math.floor(math.log10(error))))
+        parts.append(f"{name} = {value:.{digits}f}" + ("" if error is None else f" ± {error:.{digits}f}"))
+    return ", ".join(parts)

@@ -22,9 +22,8 @@ from calib.reporting.fit_tables import (
     throughput_tables,
 )
 from calib.reporting.model_tables import physics_tables, roofline_tables, sensitivity_tables
-from calib.reporting.plots import parameter_text
 from calib.reporting.published import published_tables
-from calib.reporting.table import CONFIGURATION, Column, Table, number
+from calib.reporting.table import CONFIGURATION, Column, Table, number, parameter_text
 from calib.residual import LOG2
 from calib.schema import natural, records
 from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
