@@ -14,7 +14,7 @@ from collections.abc import Collection
 import msgspec
 
 from calib.coefficients import Coefficient, Span
-from calib.errors import OutsideDomainError, PointError, UsageError
+from calib.errors import MissingConcurrencyError, OutsideDomainError, UsageError
 from calib.operating_points import PointKey
 from calib.residual import FREE, ResidualForm
 
@@ -55,13 +55,13 @@ def place(c: Coefficient, key: PointKey, row: int, form: ResidualForm, allowed: 
     ------
     OutsideDomainError
         Outside in a field that is not ``allowed``, with the limit; or pp where the residual is not positive.
-    PointError
+    MissingConcurrencyError
         The form needs a concurrency, and none is stated.
     """
     point = _Checked(c, key, row, allowed)
     domain = c.domain
     if form.needs_concurrency and not key.concurrency:
-        raise PointError(
+        raise MissingConcurrencyError(
             f"point {row} needs one: the coefficient depends on it",
             field="concurrency",
             remedy="state it for every point",

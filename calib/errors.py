@@ -163,6 +163,10 @@ class PointError(PredictionError):
     """An operating point is incomplete or not a possible one."""
 
 
+class MissingConcurrencyError(PointError):
+    """The coefficients of one file depend on the concurrency, and none is stated; another file's may not."""
+
+
 class UnknownKeyError(PredictionError):
     """No coefficient covers this model, backend, version or system."""
 

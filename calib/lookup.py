@@ -9,7 +9,7 @@ import numpy as np
 
 from calib.coefficients import BalanceFactor, Coefficient, CoefficientSet
 from calib.domain import fields_to_extrapolate
-from calib.errors import CoefficientFileError, MissingBalanceError, PointError, UnknownKeyError
+from calib.errors import CoefficientFileError, MissingBalanceError, MissingConcurrencyError, UnknownKeyError
 from calib.operating_points import PointKey
 from calib.residual import FORMS, FREE, ResidualForm, free_form
 
@@ -107,7 +107,7 @@ class Lookup:
         ------
         MissingBalanceError
             The file has none for it.
-        PointError
+        MissingConcurrencyError
             The file has several, and no concurrency is stated.
         """
         entries = self._balance.get((key.system, key.backend, key.model, key.tp, key.pp), [])
@@ -124,7 +124,7 @@ class Lookup:
         if len(chosen) == 1:
             return chosen[0].factor * (1.0 if chosen[0].fill is None else chosen[0].fill)
         if key.concurrency == 0 and len(chosen) > 1:
-            raise PointError(
+            raise MissingConcurrencyError(
                 f"point {row} needs a concurrency: the coefficients were fitted at several for {key.describe()}",
                 field="concurrency",
                 remedy=f"give one of {', '.join(str(b.concurrency) for b in chosen)}",

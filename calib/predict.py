@@ -18,6 +18,7 @@ from calib.coefficients import Coefficient, CoefficientSet, Reference
 from calib.domain import Place, place
 from calib.errors import (
     AlreadyAppliedError,
+    MissingConcurrencyError,
     NothingReleasedError,
     PointError,
     PredictionError,
@@ -337,12 +338,11 @@ def load_released(
         try:
             if points is not None:
                 predictor.factor(points, **options)
-        except PointError as error:
-            if "needs" not in error.problem:  # not a possible point, whatever the file
-                raise
-            lacks.append(f"{entry.digest[:SHORT]}: {error.problem}")
         except PredictionError as error:
-            lacks.append(f"{entry.digest[:SHORT]}: {error.field or ''} {error.problem}".replace(":  ", ": "))
+            if isinstance(error, PointError) and not isinstance(error, MissingConcurrencyError):
+                raise  # not a possible point, whatever the file
+            field = f"{error.field} " if error.field and not isinstance(error, PointError) else ""
+            lacks.append(f"{entry.digest[:SHORT]}: {field}{error.problem}")
         else:
             return predictor
     there = "; ".join(lacks) or "nothing is released and standing"
