@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from calib.display import coefficients_html
 from calib.errors import CoefficientFileError
 from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
 
@@ -297,6 +296,8 @@ class CoefficientSet(_Record, frozen=True, kw_only=True):
         return f"<CoefficientSet {self.digest[:12]}: {len(self.coefficients)} coefficients, {self.formula}>"
 
     def _repr_html_(self) -> str:
+        from calib.display import coefficients_html  # a service that predicts shows nothing
+
         return coefficients_html(self)
 
     def content_digest(self) -> str:
