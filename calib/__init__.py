@@ -31,7 +31,7 @@ _PUBLIC = {
     "Prediction": "calib.predict",
     "Predictor": "calib.predict",
     "accuracy": "calib.validation",
-    "coefficient_set": "calib.publish",
+    "coefficient_set": "calib.workflow:publish_fit",
     "contest_forms": "calib.contest:contest",
     "decompose": "calib.efficiency",
     "draft_campaign": "calib.draft",
@@ -95,11 +95,11 @@ if TYPE_CHECKING:
     from calib.fitting import FitResult, fit
     from calib.plan import plan as plan_runs
     from calib.predict import Prediction, Predictor
-    from calib.publish import coefficient_set
     from calib.stages import PipelineLayout, PipelineSteadyState
     from calib.store import open_store
     from calib.validation import Accuracy, accuracy
     from calib.workflow import Options, load_campaign, report, run, shipped_campaigns
+    from calib.workflow import publish_fit as coefficient_set
 
 
 def __getattr__(name: str) -> Any:

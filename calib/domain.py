@@ -43,7 +43,10 @@ def fields_to_extrapolate(asked: bool | Collection[str]) -> frozenset[str]:
     for name in names:
         if name not in EXTRAPOLATABLE:
             raise UsageError(
-                "cannot be extrapolated", field="extrapolate", value=name, remedy=f"use {', '.join(EXTRAPOLATABLE)}"
+                "cannot be extrapolated",
+                field="extrapolate",
+                value=name,
+                remedy=f"use {', '.join(EXTRAPOLATABLE)}, or all",
             )
     return frozenset(names)
 
@@ -62,7 +65,7 @@ def place(c: Coefficient, key: PointKey, row: int, form: ResidualForm, allowed: 
     domain = c.domain
     if form.needs_concurrency and not key.concurrency:
         raise MissingConcurrencyError(
-            f"point {row} needs one: the coefficient depends on it",
+            f"point {row} needs a concurrency: the coefficient depends on it",
             field="concurrency",
             remedy="state it for every point",
         )

@@ -299,7 +299,7 @@ class Predictor:
             raise RefusedCoefficientError(
                 f"point {row}: the form of the {coefficient.backend} coefficient for {key.model} is refused "
                 f"({'; '.join(coefficient.reasons)})",
-                remedy="measure this configuration, or name the model in allow_refused to apply it all the same",
+                remedy="measure this configuration, or name the model in allow_refused (--allow-refused) to apply it anyway",
             )
         at = place(coefficient, key, row, self._lookup.form_of(coefficient), allowed.extrapolate)
         if at.doublings > 0:
@@ -341,7 +341,7 @@ def load_released(
         except PredictionError as error:
             if isinstance(error, PointError) and not isinstance(error, MissingConcurrencyError):
                 raise  # not a possible point, whatever the file
-            field = f"{error.field} " if error.field and not isinstance(error, PointError) else ""
+            field = f"field '{error.field}': " if error.field and not isinstance(error, PointError) else ""
             lacks.append(f"{entry.digest[:SHORT]}: {field}{error.problem}")
         else:
             return predictor
@@ -349,7 +349,8 @@ def load_released(
     raise NothingReleasedError(
         f"no released file covers the question ({there})",
         file=opened.folder,
-        remedy="give a coefficient file, release one with `calib release`, or name another folder with registry (--registry)",
+        remedy="give a coefficient file, release one with `calib release`, name another folder with registry (--registry), or "
+        "widen a field that is outside with extrapolate (--extrapolate FIELD)",
     )
 
 

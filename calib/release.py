@@ -20,6 +20,7 @@ from calib.registry import Entry, GateResult, Registry, open_to_append
 
 MAX_ERROR_PP = 5.0
 LEFT_OUT = "leave-one-pp-out"
+NOT_KNOWN = "not known"
 
 
 def gates(
@@ -35,7 +36,8 @@ def gates(
         Limit of the mean absolute error of left-out pp levels, backend by backend [percentage points of efficiency].
     """
     refused = [c for c in candidate.coefficients if c.verdict == "REFUSED"]
-    stray = [_name(c) for c in refused if _name(c) not in leave_out]
+    # A backend's pool that is refused, since fewer than two models fit, stays so in the file: nothing is published of it.
+    stray = [_name(c) for c in refused if c.model is not None and c.model not in leave_out]
     left = [c for c in candidate.coefficients if c.verdict != "REFUSED" and c.model is not None]
     return (
         GateResult(
@@ -83,9 +85,10 @@ def release(
         raise UsageError(f"is not refused in this file (refused: {known})", field="leave_out", value=unknown[0])
     results = gates(candidate, leave_out=leave_out, max_error_pp=max_error_pp)
     if failed := [g for g in results if not g.passed]:
-        hint = (
-            "; name each with --leave-out to release it as refused" if failed[0].name.startswith("no refused") else ""
-        )
+        hints = {"no refused coefficient": "; name each with --leave-out to release it as refused"}
+        if failed[0].found == NOT_KNOWN:
+            hints[failed[0].name] = "; write the file with `calib run` or calib.coefficient_set, which measure it"
+        hint = hints.get(failed[0].name, "")
         raise GateFailedError(
             f"not released, gate '{failed[0].name}': found {failed[0].found}, the limit is {failed[0].limit}{hint}"
         )
@@ -149,6 +152,6 @@ def _error_gate(candidate: CoefficientSet, backend: str, limit: float) -> GateRe
     return GateResult(
         name=f"left-out error of {backend}",
         limit=f"{limit:g} percentage points of efficiency, mean over left-out pp levels",
-        found="not known" if error is None else f"{error:.2f} percentage points",
+        found=NOT_KNOWN if error is None else f"{error:.2f} percentage points",
         passed=error is not None and error <= limit,
     )

@@ -37,6 +37,7 @@ class Detection:
     p_value: float
     words: str
     level: float = LEVEL
+    possible: bool = True  # whether what it is held against is a curve that can be
 
     @property
     def refuses(self) -> bool:
@@ -126,7 +127,9 @@ def form_verdict(
         )
     refusing = [d for d in found if d.refuses]
     words: dict[str, str] = {}
-    for d in sorted(refusing, key=lambda d: (KINDS.index(d.name.split(" at ")[0]), d.p_value, -d.statistic)):
+    for d in sorted(
+        refusing, key=lambda d: (KINDS.index(d.name.split(" at ")[0]), not d.possible, d.p_value, -d.statistic)
+    ):
         words.setdefault(d.name.split(" at ")[0], d.words)
     return ("REFUSED", tuple(words.values())) if refusing else ("FIT", ())
 
@@ -246,11 +249,14 @@ def _breaks(where: str, off: tuple[Deviation, ...], curve: Curve) -> Iterator[De
     """Each pp level against the curve through the others; needs a degree of freedom beside it."""
     for d in off if curve.dof >= 2 else ():
         at = f"TP{d.tp}/PP{d.pp}" if d.tp else f"pp={d.pp}"
+        possible = d.size > -1.0  # a residual is positive, so the curve is not, where it lies further below
         words = (
             f"{at} lies {100 * d.size:+.0f} % off the curve through the other levels{where} "
             f"(+-{100 * d.stderr:.0f} %, p {p_text(d.p_value)})"
+            if possible
+            else f"the curve through the other levels{where} is negative at {at} (p {p_text(d.p_value)})"
         )
-        yield Detection(f"level break{where}", abs(d.size) / d.stderr, 1, d.p_value, words)
+        yield Detection(f"level break{where}", abs(d.size) / d.stderr, 1, d.p_value, words, possible=possible)
 
 
 def _rises(where: str, group: pd.DataFrame) -> Iterator[Detection]:

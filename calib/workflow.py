@@ -189,8 +189,13 @@ def calibrate_campaign(campaign: Campaign, options: Options) -> Result:
         )  # fmt: skip
     except NothingToFitError as error:
         raise _with_first_reason(error, set_aside) from None
-    coefficients = coefficient_set(result, contest(decomposition))
+    coefficients = publish_fit(result)
     return Result(campaign, decomposition, result, coefficients, accuracy(result, coefficients))
+
+
+def publish_fit(result: FitResult) -> CoefficientSet:
+    """The coefficient file of a fit with the contest of all forms, as `calib run` writes it and a release needs it."""
+    return coefficient_set(result, contest(result.decomposition))
 
 
 def _baseline_warnings(campaign: Campaign, reference: Reference) -> dict[tuple[str, str], str]:

@@ -138,12 +138,14 @@ def run_command(
             }
         )
     else:
+        from calib.cli.showing import with_notes
         from calib.reporting import report_tables
 
         shown = report_tables(result.report_data)
         for name in ("observed", "decomposition", "coefficients", "accuracy", "published_accuracy"):
             if name in shown:
-                print_table(shown[name], 9 if name == "coefficients" else 11 if name == "decomposition" else None)
+                table = with_notes(shown[name]) if name == "coefficients" else shown[name]
+                print_table(table, 11 if name == "decomposition" else None)
         print_findings(result.findings)
         state = "Wrote" if written.new else "Nothing new; these results are there already"
         print(f"{state} (digest {result.coefficients.digest[:12]})")

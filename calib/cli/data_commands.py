@@ -88,7 +88,21 @@ def _load(paths: list[str] | None, strict: bool) -> list[Campaign]:
     from calib.workflow import load_campaign
 
     # There may be no breakdowns yet: they are computed from what is ingested.
-    return [load_campaign(p, breakdowns=False, strict=strict) for p in paths or [DEFAULT]]
+    return [_paired(load_campaign(p, breakdowns=False, strict=strict)) for p in paths or [DEFAULT]]
+
+
+def _paired(campaign: Campaign) -> Campaign:
+    """The campaign with what is found where its PP runs are held against their baselines; that needs no balance."""
+    from dataclasses import replace
+
+    from calib.efficiency import decompose
+    from calib.errors import CalibError
+
+    try:
+        found = decompose(campaign, balance="none").findings
+    except CalibError:  # the run table itself is told; `calib run` says why nothing can be compared
+        return campaign
+    return replace(campaign, findings=campaign.findings + found)
 
 
 def _document(campaign: Campaign) -> dict[str, object]:

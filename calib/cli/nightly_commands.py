@@ -56,8 +56,8 @@ def nightly(
         return
     with working("calibrating"):
         night = run_nightly(config, asked)
-    for reason in night.failed_sources.values():
-        note(f"warning: {reason}")
+    for name, reason in night.failed_sources.items():
+        note(f"warning: {name}: {reason}")
     if json:
         print_json(_document(night))
     else:
@@ -111,9 +111,11 @@ def _preview(config: Path, asked: Any, json: bool) -> None:
         print(f"{c['status']}: {c['campaign']} ({c['new_files']} new files, {len(c['changed_files'])} changed)")
     for name in found["gone"]:
         print(f"gone: {name}")
-    for reason in found["failed"].values():
-        note(f"warning: {reason}")
-    print(f"{found['unchanged']} campaigns unchanged; nothing was written")
+    for name, reason in found["failed"].items():
+        note(f"warning: {name}: {reason}")
+    also = "".join(f"; {why}" for why in found["also"])
+    would = "a night would be written" if found["would_write"] else "nothing is to be done"
+    print(f"{found['unchanged']} campaigns unchanged{also}: {would}")
 
 
 def _replay(config: Path, night: int, json: bool) -> None:
@@ -185,8 +187,8 @@ def store_rebuild(
 
     with working("rebuilding"):
         found = rebuild(config or default_config(), Asked(workers=workers, scheduler=scheduler, wait_s=wait))
-    for reason in found.failed_sources.values():
-        note(f"warning: {reason}")
+    for name, reason in found.failed_sources.items():
+        note(f"warning: {name}: {reason}")
     print(f"Rebuilt from {found.campaigns} campaigns and {found.nights} nights")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from calib.coefficients import CoefficientSet
@@ -238,3 +239,10 @@ def left_out_rows(r: Recommendation) -> Table:
         Column("why", "why it is left out"),
     )
     return Table("left_out", "Left out", "", columns, rows, "Nothing was left out.")
+
+
+def with_notes(table: Table) -> Table:
+    """A table with its reasons and warnings in one last column, so that a terminal has room for them."""
+    kept = tuple(c for c in table.columns if c.key not in ("reasons", "warnings"))
+    rows = tuple(dict(r) | {"notes": "; ".join(filter(None, (r["reasons"], r["warnings"])))} for r in table.rows)
+    return replace(table, columns=(*kept, Column("notes", "why and warnings", "long")), rows=rows)

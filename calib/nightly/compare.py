@@ -15,6 +15,7 @@ from calib.alarms import (
     Level,
     Limits,
     Measured,
+    Move,
     compare_stream,
     describe,
     family_limit,
@@ -105,10 +106,15 @@ def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:
         found += [a for a in alarms if a.scope == scope]
         said += [f"{scope}, against {reference.name}: {w}" for w in words]
         found += mape_alarms(at, scope, reference, own)
-        found += _moved(at, scope, own, reference)
+        moves, held = _moved(at, scope, own, reference)
+        found += moves
+        said += held
     judged |= {c.campaign for c in at.campaigns if c.digest and c.status != "gone"}
     judged |= {s for s, why in at.sources.items() if why is None}
-    return _settled(at, [*found, *_campaigns_lost(at), *_sources_lost(at)], judged), said
+    settled = _settled(at, [*found, *_campaigns_lost(at), *_sources_lost(at)], judged)
+    still = {(a.kind, a.series) for a in settled}
+    said += [f"{a.scope}: closed: {a.kind}, {a.series}" for a in at.before if (a.kind, a.series) not in still]
+    return settled, said
 
 
 def _recent(at: Situation, scope: str, tonight: Sequence[Entry]) -> list[CoefficientSet]:
@@ -173,9 +179,10 @@ def _unavailable(at: Situation, scope: str, tonight: Sequence[Entry], reference:
     return f"{what}; a new baseline begins"
 
 
-def _moved(at: Situation, scope: str, tonight: Sequence[Entry], reference: Reference) -> list[Alarm]:
-    """Coefficients that moved, and those whose move is acknowledged."""
+def _moved(at: Situation, scope: str, tonight: Sequence[Entry], reference: Reference) -> tuple[list[Alarm], list[str]]:
+    """Coefficients that moved, and those whose move is acknowledged; and how far the furthest is, in words."""
     alarms: list[Alarm] = []
+    furthest: tuple[float, str] | None = None
     same = at.comparable(scope, tonight)
     rows = measurements(latest(same))
     limit = family_limit(at.limits, len(rows))
@@ -184,9 +191,15 @@ def _moved(at: Situation, scope: str, tonight: Sequence[Entry], reference: Refer
             continue
         start = _start(reference, same, series, parameter)
         name = f"{parameter} of {describe(series)}"
-        if start is not None:
-            alarms += _follow(at, scope, name, start, found, limit)
-    return alarms
+        move = None if start is None else _follow(at, name, start, found, limit)
+        if move is None:
+            continue
+        if alarm := _alarm(at, scope, name, move):
+            alarms.append(alarm)
+        if furthest is None or abs(move.z) > furthest[0]:
+            furthest = (abs(move.z), f"{abs(move.z):.1f} of {move.limit:.1f} standard errors ({name})")
+    text = "furthest from the baseline, by the errors that the measurements state"
+    return alarms, [f"{scope}: {text}: {furthest[1]}"] if furthest else []
 
 
 def _start(reference: Reference, same: Sequence[Entry], series: Series, parameter: str) -> Level | None:
@@ -215,25 +228,27 @@ def _published(coefficients: CoefficientSet, series: Series, parameter: str) -> 
     return None
 
 
-def _follow(at: Situation, scope: str, name: str, start: Level, found: Sequence[Measured], limit: float) -> list[Alarm]:
+def _follow(at: Situation, name: str, start: Level, found: Sequence[Measured], limit: float) -> Move | None:
     nights = [together(list(own)) for _, own in itertools.groupby(found, key=lambda m: m.night)]
-    known = {a.id: a for a in at.before if a.kind == "moved" and a.series == name}
+    known = {a.id for a in at.before if a.kind == "moved" and a.series == name}
     acks = {a.night: a.id for a in at.acks if a.id in known or _of_series(at, a, name)}
-    move = follow(start, nights, limits=at.limits, limit=limit, acks=acks)
-    if move is None:
-        return []
+    return follow(start, nights, limits=at.limits, limit=limit, acks=acks)
+
+
+def _alarm(at: Situation, scope: str, name: str, move: Move) -> Alarm | None:
+    """The alarm of a coefficient that is off, or that was when its move was acknowledged."""
     text = (
         f"{move.value:.4f} against a baseline of {move.baseline:.4f}: {move.z:+.1f} combined standard errors "
         f"(limit {move.limit:.2f})"
     )
     if move.opened is not None:
-        return [Alarm("moved", scope, name, "up" if move.z > 0 else "down", text, move.opened)]
+        return Alarm("moved", scope, name, "up" if move.z > 0 else "down", text, move.opened)
     if move.acknowledged is not None:
         ack = next(a for a in at.acks if a.id == move.acknowledged)
-        old = known.get(ack.id)
+        old = next((a for a in at.before if a.kind == "moved" and a.series == name and a.id == ack.id), None)
         state, opened, words = (old.state, old.opened, old.text) if old else ("up", ack.night, text)
-        return [Alarm("moved", scope, name, state, words, opened, ack.why)]
-    return []
+        return Alarm("moved", scope, name, state, words, opened, ack.why)
+    return None
 
 
 def _of_series(at: Situation, ack: Ack, name: str) -> bool:

@@ -50,6 +50,9 @@ class Config(_Section, frozen=True, kw_only=True):
     alarms: Limits = Limits()
 
 
+SETTINGS = ("fit", "alarms")  # the parts that another night follows from
+
+
 def read_config(path: Path) -> Config:
     """Read and check a configuration.
 

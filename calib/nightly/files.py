@@ -50,6 +50,7 @@ def summary(record: Record, changes: tuple[str, ...] = ()) -> dict[str, Any]:
             for c in record.campaigns
         ],
         "failures": [{"campaign": c.campaign, "reason": c.failure} for c in record.campaigns if c.failure],
+        "sources": record.sources,
         "comparisons": record.said, "change_points": changes,
     }  # fmt: skip
 
@@ -61,15 +62,21 @@ def _links(c: CampaignNight) -> dict[str, str]:
     return {"coefficients": f"{base}/coefficients-v1.json", "report": f"{base}/report.html"}
 
 
+def _failed(record: Record) -> list[CampaignNight]:
+    """The campaigns that are there and could not be used; one that is gone is an alarm's affair, open or acknowledged."""
+    return [c for c in record.campaigns if c.failure and c.status != "gone"]
+
+
 def render_pager(record: Record) -> str:
     """One line."""
-    alarms, failed = open_alarms(record), [c for c in record.campaigns if c.failure]
+    alarms, failed, lost = open_alarms(record), _failed(record), len(record.sources)
     first = ""
     if alarms:
         a = alarms[0]
         first = f": {KINDS.get(a.kind, a.kind)}, {a.series}, {a.text} [{a.id}]"
     counts = f"{len(alarms)} open alarm{'' if len(alarms) == 1 else 's'}"
     more = f", {len(failed)} of {len(record.campaigns)} campaigns failed" if failed else ""
+    more += f", {lost} source{'' if lost == 1 else 's'} not read" if lost else ""
     return f"calib {record.config['name']} night {record.night}: {counts}{first}{more}; {record.folder}/report.md"
 
 
@@ -82,9 +89,10 @@ def render_report(record: Record, changes: tuple[str, ...] = ()) -> str:
     lines += [f"{record.at}, calib {record.calib_version}, record `{record.digest[:SHORT]}`."]
     lines += _section("Open alarms", [_alarm(a) for a in alarms])
     lines += _section("Acknowledged", [f"{_alarm(a)} Acknowledged: {_md(str(a.acknowledged))}" for a in known])
-    failed = [c for c in record.campaigns if c.failure]
+    lines += _section("Sources that cannot be read", [f"**{_md(s)}**: {_md(w)}" for s, w in record.sources.items()])
+    failed = _failed(record)
     lines += _section("Not calibrated", [f"**{_md(c.campaign)}**: {_md(str(c.failure))}" for c in failed])
-    new = [c for c in record.campaigns if c.status not in ("unchanged", "failed")]
+    new = [c for c in record.campaigns if c.status not in ("unchanged", "failed", "gone")]
     lines += _section("Campaigns of this night", [_campaign(c, record) for c in new])
     lines += _section("Files changed under the same name", [
         f"{_md(c.campaign)}: {', '.join(_md(f) for f in c.changed_files[:5])}"
@@ -126,9 +134,9 @@ def _campaign(c: CampaignNight, record: Record) -> str:
 
 def render_junit(record: Record) -> str:
     """The night as JUnit XML: one case a campaign, which is an error where it failed, and one an alarm."""
-    cases = []
+    cases, failed = [], _failed(record)
     for c in record.campaigns:
-        body = f"<error message={_attribute(c.failure)}/>" if c.failure else ""
+        body = f"<error message={_attribute(c.failure)}/>" if c in failed else ""
         cases.append(_case("calib.campaigns", c.campaign, body))
     for a in record.alarms:
         said = _attribute(f"{a.series}: {a.text}")
@@ -138,7 +146,7 @@ def render_junit(record: Record) -> str:
             else f"<skipped message={_attribute(a.acknowledged)}/>"
         )
         cases.append(_case("calib.alarms", f"{a.kind} {a.series} {a.id}", body))
-    errors, failures = sum(bool(c.failure) for c in record.campaigns), len(open_alarms(record))
+    errors, failures = len(failed), len(open_alarms(record))
     skipped = len(record.alarms) - failures
     counts = f'tests="{len(cases)}" failures="{failures}" errors="{errors}" skipped="{skipped}" time="0"'
     name = f"name={_attribute(str(record.config['name']))} timestamp={_attribute(record.at.rstrip('Z'))}"

@@ -43,7 +43,7 @@ def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True)
                 failed |= {f"{source.rstrip('/')}/{name}": why for name, why in sync(source, root).left_out.items()}
             campaigns |= {seen.key: seen for seen in scan(source, root)}
         except NightlyError as error:
-            failed[source] = str(error)
+            failed[source] = f"{error.problem}; {error.remedy}" if error.remedy else error.problem
     return Found(dict(sorted(campaigns.items())), failed)
 
 

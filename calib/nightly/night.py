@@ -12,7 +12,7 @@ import msgspec
 from calib import __version__
 from calib.errors import NightlyError, OutputError
 from calib.nightly.compare import Situation, judge, released_sets
-from calib.nightly.config import Config, read_config
+from calib.nightly.config import SETTINGS, Config, read_config
 from calib.nightly.files import contents
 from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures, within
 from calib.nightly.history import FITTED, entries
@@ -123,9 +123,9 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
     released = tuple(c.digest for c in released_sets(at.config.registry, at.base))
     outcomes, read, died = _calibrate(at, writer, work, asked)
     sources = _sources(at.config, last, found.failed)
-    gone = _gone(last, found.campaigns, found.failed)
+    gone = gone_campaigns(last, found.campaigns, found.failed)
     campaigns = _campaign_nights(writer, last, ready, outcomes, gone)
-    state = _state(at.config, campaigns, released, acks, sources)
+    state = _state(at.config, campaigns, released, acks, found.failed)
     if last is not None and last.state == state:
         if outcomes or imported or gone:
             _keep(writer, ready, outcomes, died, stamp, gone)
@@ -172,7 +172,7 @@ def _calibrate(
     return outcomes, read, died
 
 
-def _gone(last: Record | None, seen: Mapping[str, Seen], failed: Mapping[str, str]) -> list[CampaignNight]:
+def gone_campaigns(last: Record | None, seen: Mapping[str, Seen], failed: Mapping[str, str]) -> list[CampaignNight]:
     """Campaigns of the last night whose folder is not there any more; not those of a source that cannot be looked into."""
     before = last.campaigns if last else ()
     return [
@@ -239,12 +239,13 @@ def _state(
     campaigns: Sequence[CampaignNight],
     released: Sequence[str],
     acks: Sequence[Ack],
-    sources: Mapping[str, str | None],
+    failed: Mapping[str, str],
 ) -> str:
-    lost = sorted(s for s, why in sources.items() if why is not None)
     rows = [(c.campaign, c.content, c.rules, c.revision, c.digest, c.failure) for c in campaigns]
-    settings = {k: v for k, v in msgspec.to_builtins(config).items() if k in ("fit", "alarms")}
-    return sha256_bytes(msgspec.json.encode([rows, released, [a.id for a in acks], settings, lost], order="sorted"))
+    settings = {k: v for k, v in msgspec.to_builtins(config).items() if k in SETTINGS}
+    return sha256_bytes(
+        msgspec.json.encode([rows, released, [a.id for a in acks], settings, sorted(failed)], order="sorted")
+    )
 
 
 def _record(
@@ -265,7 +266,7 @@ def _record(
         state=state, released=tuple(released), campaigns=tuple(campaigns),
         series=tuple({"campaign": k, **row} for k in new for row in outcomes[k].series),
         points=tuple({"campaign": k, **row} for k in new for row in outcomes[k].points),
-        alarms=(), said=(), acks=tuple(acks),
+        alarms=(), said=(), acks=tuple(acks), sources=dict(failed),
     )  # fmt: skip
     tonight = entries([record])
     situation = Situation(
@@ -277,7 +278,6 @@ def _record(
         sources=sources,
     )  # fmt: skip
     alarms, said = judge(situation)
-    said += [f"{source}: {why}" for source, why in failed.items() if sources.get(source) is None]
     return msgspec.structs.replace(record, alarms=tuple(alarms), said=tuple(said)).sealed()
 
 
@@ -307,12 +307,13 @@ def _keep(
 
 def _require_something(night: Night, path: Path) -> None:
     if night.record is not None and night.alarms_open == 0 and not any(c.digest for c in night.record.campaigns):
-        failed = [c for c in night.record.campaigns if c.failure]
-        first = f", the first is {failed[0].campaign} ({failed[0].failure})" if failed else ""
-        sources = "; ".join(night.failed_sources.values())
+        failed = [f"{c.campaign} ({c.failure})" for c in night.record.campaigns if c.failure]
+        failed += [f"{source} ({why})" for source, why in night.failed_sources.items()]
+        first = f": {failed[0]}" if failed else ": there is no folder with a campaign.toml"
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
         raise NightlyError(
-            f"nothing could be calibrated: {len(failed)} campaigns failed{first}{f'; {sources}' if sources else ''}",
-            file=path, remedy="correct the data; report.md of the night lists every reason",
+            f"nothing could be calibrated{first}{more}", file=path,
+            remedy=f"{night.folder}/report.md lists every reason" if night.folder else "correct the data",
         )  # fmt: skip
 
 

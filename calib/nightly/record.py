@@ -72,7 +72,10 @@ class Ack(_Record, frozen=True, kw_only=True):
 
 
 class Record(_Record, frozen=True, kw_only=True):
-    """A night. ``state`` is the digest of all that decides its outcome: with the same state there is nothing to do."""
+    """A night. ``state`` is the digest of all that decides its outcome: with the same state there is nothing to do.
+
+    ``sources`` are those that could not be looked into, and files behind URLs that were left out: name -> why.
+    """
 
     format: Literal["calib-night"] = "calib-night"
     format_version: Literal[1] = 1
@@ -90,12 +93,15 @@ class Record(_Record, frozen=True, kw_only=True):
     alarms: tuple[AlarmRecord, ...]
     said: tuple[str, ...]
     acks: tuple[Ack, ...]
+    sources: dict[str, str] = {}
 
     def sealed(self) -> Record:
         """The record with its digest, which leaves out who and when."""
         content = msgspec.to_builtins(self)
         for name in ("digest", "at", "by"):
             del content[name]
+        if not self.sources:  # as it was before there was such a field
+            del content["sources"]
         return msgspec.structs.replace(self, digest=sha256_bytes(msgspec.json.encode(content, order="sorted")))
 
     @property

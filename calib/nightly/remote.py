@@ -79,7 +79,7 @@ def sync(source: str, target: Path) -> Synced:
             try:
                 _fetch(remote, target / name, source)
             except _OneFileError as error:
-                left_out[name] = f"{source}: {printable(name)} cannot be mirrored ({error})"
+                left_out[name] = f"cannot be mirrored ({error})"
                 continue
             fetched += 1
         stamps = {name: r.stamp for name, r in listed.items() if name not in left_out}
@@ -112,11 +112,9 @@ def _list(source: str) -> tuple[dict[str, _Remote], dict[str, str]]:
         if not name or name.endswith("/") or parts[-1] == STAMPS:  # the marker of a folder, or a mirror's own
             continue
         if ".." in parts or "\0" in name:
-            left_out[printable(name)] = f"{source}: {printable(name)} is no name of a file below it"
+            left_out[printable(name)] = "is no name of a file below the source"
         elif int(info.get("size") or 0) > SIZE_LIMIT:
-            left_out[name] = (
-                f"{source}: {printable(name)} holds {info['size'] / 2**30:.1f} GiB, over {SIZE_LIMIT // 2**30}"
-            )
+            left_out[name] = f"holds {info['size'] / 2**30:.1f} GiB, over {SIZE_LIMIT // 2**30}"
         else:
             stamp = [
                 info.get("size"),

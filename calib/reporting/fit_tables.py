@@ -127,7 +127,10 @@ def _highest(table: pd.DataFrame) -> pd.Series:
 
 def deviation_tables(fit: FitResult) -> list[Table]:
     """The interaction of TP and PP: how far single levels lie off the curve through the others."""
-    rows = records(fit.deviations())
+    rows = [
+        r if r["deviation_pct"] > -100 else r | {"deviation_pct": None, "stderr_pct": None}
+        for r in records(fit.deviations())
+    ]
     if not rows:
         return []
     return [
@@ -136,7 +139,8 @@ def deviation_tables(fit: FitResult) -> list[Table]:
             title="Levels that break the curve",
             note=(
                 "How far each (tp, pp) lies off the curve through the other levels, with its standard error and "
-                "p-value. Where a cliff is real, `--form free` publishes one value a level instead of a curve, and "
+                "p-value; empty where that curve is negative. "
+                "Where a cliff is real, `--form free` publishes one value a level instead of a curve, and "
                 "nothing between."
             ),
             columns=(

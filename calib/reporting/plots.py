@@ -73,7 +73,7 @@ def plot_efficiency(fit: FitResult, backend: str) -> Figure:
             if i + columns >= len(series):
                 ax.set_xlabel("pipeline stages pp (log scale)")
         handles, labels = _legend(flat)
-        figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)))
+        figure.legend(handles, labels, loc="outside upper center", ncols=min(2 * columns, len(labels)))
     return figure
 
 

@@ -146,7 +146,7 @@ def test_names_of_a_remote_store_cannot_leave_the_mirror(tmp_path):
     try:
         found = sync("memory://tricks", tmp_path / "mirror")
         assert sorted(p.name for p in tmp_path.rglob("*")) == [STAMPS, "fine.txt", "mirror"]
-        assert [why.endswith("is no name of a file below it") for why in found.left_out.values()] == [True]
+        assert [why.endswith("is no name of a file below the source") for why in found.left_out.values()] == [True]
     finally:
         memory.rm("/tricks", recursive=True)
 

@@ -13,6 +13,7 @@ import pytest
 from calib.coefficients import CoefficientSet
 from calib.errors import NightlyError, OutputError
 from calib.nightly import check, preview, rebuild, replay
+from calib.release import release
 from calib.store import open_writer
 
 
@@ -129,7 +130,25 @@ def test_a_dry_run_writes_nothing(job, cli):
     assert "new: results/monday" in done.out
     assert sorted(p.name for p in job.folder.iterdir()) == ["nightly.toml", "results"]
     job.night()
-    assert "1 campaigns unchanged" in cli("nightly", job.config, "--dry-run").out
+    assert cli("nightly", job.config, "--dry-run").out == "1 campaigns unchanged: nothing is to be done\n"
+    assert not job.night().new
+
+
+def test_a_dry_run_foretells_a_night_that_no_result_asks_for(job):
+    job.campaign("monday")
+    first = job.night()
+    report = job.folder / "nights" / "reports" / first.record.campaigns[0].report
+    release(CoefficientSet.load(report / "coefficients-v1.json"), job.folder / "released", why="first")
+    assert preview(job.config)["also"] == ["what is released has changed"]
+    assert job.night().new
+    job.config.write_text(job.config.read_text() + "[alarms]\nfamily_nights = 100\n", encoding="utf-8")
+    assert preview(job.config)["also"] == ["[alarms] has changed"]
+    assert job.night().new
+    shutil.move(job.folder / "results", job.folder / "unmounted")
+    shown = preview(job.config)
+    assert (shown["gone"], shown["also"], shown["would_write"]) == ([], ["other sources cannot be read"], True)
+    job.night()
+    assert preview(job.config)["would_write"] is False
 
 
 def test_since_leaves_out_what_is_older(job, cli):
@@ -228,7 +247,8 @@ def test_a_source_that_is_not_there_tonight_alarms_and_does_not_lose_its_campaig
     shutil.move(other, job.folder / "unmounted")
     done = cli("nightly", job.config)
     assert done.code == 1
-    assert "source_lost results-2: field 'results' = 'results-2': is not a folder" in done.out
+    assert "source_lost results-2: is not a folder" in done.out
+    assert "1 source not read" in done.out
     assert "source cannot be read" in next((job.folder / "nights").glob("0002-*/report.md")).read_text()
     again = job.night()
     assert (again.new, again.alarms_open) == (False, 1)
