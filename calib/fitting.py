@@ -151,7 +151,8 @@ def fit(
         ``partial`` draws the estimate of each model towards the other models of its backend, as far as their spread and its
         own error say.
     model_sizes_b
-        Billions of parameters by model name; with them the pool has a slope in the logarithm of the size.
+        Billions of parameters by model name, those of the campaign where left out; with them the pool has a slope in the
+        logarithm of the size.
     extra_warnings
         By (model, backend), to stand beside the verdict: what is known of the pp = 1 prediction, say.
     drift
@@ -165,6 +166,7 @@ def fit(
         No such form or pooling, or a form with a concurrency term where concurrencies are too few.
     """
     table, chosen = decomposition.table, get_form(form)
+    sizes = decomposition.campaign.config.model_sizes_b if model_sizes_b is None else model_sizes_b
     if pooling not in POOLINGS:
         raise UsageError("is not a way to pool", field="pooling", value=pooling, remedy=f"use {', '.join(POOLINGS)}")
     if table.empty:
@@ -184,7 +186,7 @@ def fit(
     for key, group in groups(table, POOL_KEY):
         name = {**dict.fromkeys(KEY), **dict(zip(POOL_KEY, key, strict=True))}
         members = [s for s in series if all(s.key[k] == name[k] for k in POOL_KEY)]
-        pools.append(_fit_pool(chosen, name, group, members, model_sizes_b))
+        pools.append(_fit_pool(chosen, name, group, members, sizes))
         if not chosen.needs_concurrency:
             flat.append(_fit_flat(chosen, name, group))
     if pooling == "partial":

@@ -185,7 +185,7 @@ def calibrate_campaign(campaign: Campaign, options: Options) -> Result:
     try:
         result = fit(
             decomposition, form=options.form, pooling=options.pooling,
-            model_sizes_b=campaign.config.model_sizes_b, extra_warnings=_baseline_warnings(campaign, options.reference),
+            extra_warnings=_baseline_warnings(campaign, options.reference),
         )  # fmt: skip
     except NothingToFitError as error:
         raise _with_first_reason(error, set_aside) from None

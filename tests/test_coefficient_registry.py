@@ -43,6 +43,26 @@ def put(c: CoefficientSet, folder, why="a test"):
     return release(c, folder, why=why, leave_out=accepted(c))
 
 
+def test_a_pool_of_one_model_stays_refused_and_hinders_no_release(tmp_path, simulated):
+    from calib.workflow import calibrate
+
+    made = calibrate(simulated({"m": 0.2})).coefficients
+    assert {c.model: c.verdict for c in made.coefficients} == {"m": "FIT", None: "REFUSED"}
+    entry, _ = release(made, tmp_path / "registry", why="x")
+    assert entry.left_out == ()
+    with pytest.raises(errors.RefusedCoefficientError, match="only one model could be fitted"):
+        calib.Predictor(made).factor(
+            {"model": "other", "system": "h200_sxm", "backend": "vllm", "backend_version": "0.19.1", "tp": 2, "pp": 4,
+             "isl": 1000, "osl": 100, "concurrency": 64, "balance_factor": 0.9}
+        )  # fmt: skip
+
+
+def test_a_file_of_the_notebooks_way_is_the_commands_file_and_can_be_released(tmp_path, calibrated):
+    by_hand = calib.coefficient_set(calib.fit(calib.decompose(calib.load_campaign("h200-vllm-pp"))))
+    assert by_hand.digest == calibrated("h200-vllm-pp").coefficients.digest
+    release(by_hand, tmp_path / "registry", why="x")
+
+
 def test_a_release_is_a_copy_with_an_entry_that_says_who_when_why_and_which_gates(peak_set, tmp_path, monkeypatch):
     monkeypatch.setenv("CALIB_USER", "somebody")
     candidate = other(peak_set)

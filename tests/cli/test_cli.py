@@ -10,7 +10,7 @@ import sys
 import pandas as pd
 import pytest
 
-from calib.workflow import report
+from calib.workflow import Options, report
 
 POINT = (
     "--system", "h200_sxm", "--backend", "vllm", "--backend-version", "0.19.1", "--isl", "4000", "--osl", "1000",
@@ -86,6 +86,22 @@ def test_check_lists_every_finding(cli, vllm_folder, edit):
     points = vllm_folder / "points.csv"
     pd.read_csv(points).assign(output_tokens_per_s="nan").to_csv(points, index=False)
     assert cli("check", vllm_folder).code == 3
+
+
+def test_a_run_without_its_baseline_is_told_before_anything_is_calibrated(cli, vllm_folder):
+    points = vllm_folder / "points.csv"
+    frame = pd.read_csv(points)
+    frame[(frame["pp"] > 1) | (frame["model"] != "Qwen/Qwen3-8B")].to_csv(points, index=False)
+    for command in ("ingest", "check"):
+        assert "no_baseline" in cli(command, vllm_folder).out
+    assert cli("check", vllm_folder, "--json").out.count('"no_baseline"') == 3  # one a topology
+
+
+def test_warnings_are_shown_beside_refusals(cli, tmp_path, calibrated):
+    report(calibrated("h200-vllm-pp", Options(matching="matched")), tmp_path)
+    shown = " ".join(cli("run", "--matching", "matched", "--out", tmp_path).out.split())
+    assert "why and warnings" in shown
+    assert "disputed_label at" in shown
 
 
 def test_rules_are_listed_with_their_limits(cli):
