@@ -22,6 +22,7 @@ from calib.stages import Breakdowns
 from calib.topology import BACKENDS, REQUIRED, plain
 
 AnyEntry = Entry | TableFile
+UNTOLD = ("backend", "backend_version", "system", "gpus", "isl", "osl")
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,6 +169,8 @@ class _Resolver:
         self.aliases = _aliases(c for claims in self.claims.values() for c in claims if c.field == "model")
         for field in FIELDS:
             self._resolve(field)
+        if not self.claims:  # tables that cannot be read yet: what no such table can tell is known already
+            self.lines += [Line(f, "defaults", None, "") for f in UNTOLD]
 
     def _about(self, run: ReadRun, field: str) -> list[Claim]:
         said = [c for c in self.claims[run.source_file, run.source_row] if c.field == field]

@@ -125,7 +125,7 @@ def _table(table: TableFile) -> list[str]:
             "# [[tables]]",
             f"# file = {one_line(toml(table.file))}",
             '# columns = { "its name" = "output_tokens_per_s" }',
-            f"# ignore = {one_line(toml(list(table.unknown)))}",
+            f"# ignore = []  # what is no figure of: {one_line(', '.join(table.unknown))}",
         ]
     out = ["[[tables]]", f"file = {toml(table.file)}  # {_count(len(table.runs), 'run')}"]
     if table.unknown:

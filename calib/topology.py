@@ -90,13 +90,12 @@ def is_side_car(hint: Hint, run: ReadRun) -> bool:
 
 
 def _require(row: Mapping[str, object], where: str, toml: Path) -> None:
-    for name in REQUIRED:
-        if row.get(name) is None:
-            raise UnknownTopologyError(
-                f"of {where} is stated neither there nor in {toml.name}",
-                file=toml, field=name,
-                remedy=f"fill it in there, or state {name} in [[runs]], or under [defaults] where it holds for every run",
-            )  # fmt: skip
+    if missing := [name for name in REQUIRED if row.get(name) is None]:
+        also = f" (and neither are {', '.join(missing[1:])})" if len(missing) > 1 else ""
+        raise UnknownTopologyError(
+            f"of {where} is stated neither there nor in {toml.name}{also}", file=toml, field=missing[0],
+            remedy="state it in that file, in its [[runs]] entry, or under [defaults] where it holds for every run",
+        )  # fmt: skip
     if row["backend"] not in BACKENDS:
         raise CampaignError(
             f"of {where} is not a known engine", file=toml, field="backend", value=row["backend"],

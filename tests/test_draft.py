@@ -333,3 +333,11 @@ def test_a_draft_shows_itself_in_a_notebook(aiperf):
     assert "STATE THIS" in text
     assert "3 fields have to be stated" in text
     assert "<img" not in text
+
+
+def test_a_table_whose_throughput_has_another_name_still_gets_its_fields_to_state(tmp_path):
+    (tmp_path / "t.csv").write_text("model,tp,pp,concurrency,tok_s,comment\nm,8,1,16,1000,x\n", encoding="utf-8")
+    draft = draft_campaign(tmp_path)
+    assert [line.field for line in draft.missing] == ["backend", "backend_version", "system", "gpus", "isl", "osl"]
+    assert '# backend_version = "..."  # state this' in draft.text
+    assert "# ignore = []  # what is no figure of: tok_s, comment" in draft.text

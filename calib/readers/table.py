@@ -59,9 +59,10 @@ def parse_table(
         header = [name.strip() for name in next(reader, [])]
         if unknown := sorted(set(columns) - set(header)):
             raise CampaignError(
-                "is mapped and is not a column of the table", file=file, field=unknown[0],
-                remedy="correct [tables.columns] in campaign.toml",
+                f"is mapped and is not a column of the table, which has {', '.join(header) or 'none'}", file=file,
+                field=unknown[0], remedy="correct [tables.columns] in campaign.toml, or separate the table by commas",
             )  # fmt: skip
+        _check_mapping(columns, file, ignore)
         names = [columns.get(name, name) for name in header]
         _check_header(names, file, ignore)
         rows += [_row(names, cells, file, reader.line_num, digest, ignore) for cells in reader if cells]
@@ -80,6 +81,19 @@ def read_table(
         return parse_table(read_bytes(path), file=file, columns=columns, ignore=ignore)
     except CampaignError as error:
         raise error.at(path) from None
+
+
+def _check_mapping(columns: Mapping[str, str], file: str, ignore: Collection[str]) -> None:
+    for name, target in columns.items():
+        if name in ignore:
+            raise CampaignError(
+                f"is mapped to {target} and ignored", file=file, field=name, remedy="leave it out of one of the two"
+            )
+        if target not in KNOWN:
+            raise CampaignError(
+                f"is mapped to {target!r}, which is no column of the run table", file=file, field=name,
+                remedy=f"map it to one of {', '.join(sorted(KNOWN))}",
+            )  # fmt: skip
 
 
 def _check_header(names: list[str], file: str, ignore: Collection[str]) -> None:

@@ -90,3 +90,16 @@ def test_any_cells_give_runs_or_a_calib_error(names, cells):
     except CalibError:
         return
     assert len(found) <= 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "ignore", "words"),
+    [
+        ({"tok_s": "throughput"}, (), "is mapped to 'throughput', which is no column of the run table"),
+        ({"tok_s": "output_tokens_per_s"}, ("tok_s",), "is mapped to output_tokens_per_s and ignored"),
+        ({"tps": "output_tokens_per_s"}, (), "is not a column of the table, which has model, tp, pp, tok_s"),
+    ],
+)
+def test_a_mapping_that_cannot_be_says_what_is_wrong_with_it(columns, ignore, words):
+    with pytest.raises(CampaignError, match=words):
+        parse(b"model,tp,pp,tok_s\nm,4,2,1000\n", columns, ignore)
