@@ -172,8 +172,8 @@ def recommend_command(
     backend_version: Annotated[str | None, typer.Option(help="The campaign's if left out.")] = None,
     isl: Annotated[int | None, typer.Option(help="Input tokens; the campaign's if left out.")] = None,
     osl: Annotated[int | None, typer.Option(help="Output tokens; the campaign's if left out.")] = None,
-    ttft: Annotated[float | None, typer.Option(help="Limit of the time to first token [ms] (not calibrated).")] = None,
-    tpot: Annotated[float | None, typer.Option(help="Limit of the time per output token [ms] (not calibrated).")] = None,
+    ttft: Annotated[float | None, typer.Option(help="Limit of the time to first token in ms (not calibrated).")] = None,
+    tpot: Annotated[float | None, typer.Option(help="Limit of the time per output token in ms (not calibrated).")] = None,
     concurrency: Annotated[
         list[int] | None, typer.Option(help="For --engine: requests in flight to try; 1, 2, 4, ... 256 if left out.")
     ] = None,

@@ -85,8 +85,8 @@ def explain_command(
 @app.command("baseline")
 def baseline_command(
     campaign: CampaignArg = DEFAULT,
-    low: Annotated[float, typer.Option(help="Lower end of the pass band [%].")] = -15.0,
-    high: Annotated[float, typer.Option(help="Upper end of the pass band [%].")] = 15.0,
+    low: Annotated[float, typer.Option(help="Lower end of the pass band, in %.")] = -15.0,
+    high: Annotated[float, typer.Option(help="Upper end of the pass band, in %.")] = 15.0,
     gate: Annotated[bool, typer.Option("--gate", help="Exit 1 where a model fails.")] = False,
     json: JsonOption = False,
 ) -> None:

@@ -125,12 +125,15 @@ def print_findings(findings: tuple[Finding, ...]) -> None:
         if f.verdict in ("WARN", "INFO"):
             rules.setdefault(f.rule, []).append(f)
     rows = tuple(
-        {"rule": rule, "n": len(found), "example": f"{found[0].subject}: {found[0].reason}"}
+        {"rule": rule, "verdict": found[0].verdict, "n": len(found), "example": f"{found[0].subject}: {found[0].reason}"}
         for rule, found in sorted(rules.items())
     )
-    columns = (Column("rule", "rule"), Column("n", "runs", "int"), Column("example", "for example"))
+    columns = (
+        Column("rule", "rule"), Column("verdict", "verdict", "verdict"), Column("n", "runs", "int"),
+        Column("example", "for example"),
+    )  # fmt: skip
     if rows:
-        print_table(Table("warnings", "Warnings", "", columns, rows))
+        print_table(Table("warnings", "Warnings and remarks", "", columns, rows))
 
 
 def baseline_rows(found: Qualification) -> list[dict[str, Any]]:
