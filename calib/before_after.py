@@ -64,7 +64,8 @@ def before_after(campaign: Campaign) -> pd.DataFrame:
         same = (baseline[["system", "backend", "backend_version"]] == list(key)).all(axis=1)
         if group["concurrency"].isna().any() or group["concurrency"].nunique() < 3:
             continue
-        rows += _rows(str(key[1]), group, baseline[same])
+        stated = same & baseline["concurrency"].notna()
+        rows += _rows(str(key[1]), group, baseline[stated])
     return pd.DataFrame(rows, columns=list(COLUMNS)) if rows else empty
 
 
@@ -89,7 +90,7 @@ def _rows(backend: str, model: pd.DataFrame, baseline: pd.DataFrame) -> list[dic
 
 def _row(backend: str, approach: str, scheme: str, predicted: Array, table: pd.DataFrame, note: str) -> dict[str, Any]:
     measured = table["efficiency"].to_numpy(dtype=np.float64)
-    full = (table["concurrency"] >= table["pp"]).to_numpy(dtype=np.bool_)
+    full = (table["concurrency"] >= table["pp"]).fillna(False).to_numpy(dtype=np.bool_)
     return {
         "backend": backend,
         "approach": approach,

@@ -267,7 +267,7 @@ def _contest(backend: str, data: Data, balance: Array, kind: BalanceKind) -> lis
             rows.append(_row(backend, way, scheme, found[way, scheme], data, cost, won=way == winner))
     nested = _nested(every, data, one, kind)
     if nested is not None:
-        rows.append(_row(backend, None, NESTED, nested, data, None, won=False))
+        rows.append(_row(backend, None, NESTED, nested, data, None, won=False, kind=kind))
     return rows
 
 
@@ -326,7 +326,15 @@ def mape(*, predicted: Array, measured: Array) -> float | None:
 
 
 def _row(
-    backend: str, way: Way | None, scheme: str, predicted: Array, data: Data, cost: float | None, *, won: bool
+    backend: str,
+    way: Way | None,
+    scheme: str,
+    predicted: Array,
+    data: Data,
+    cost: float | None,
+    *,
+    won: bool,
+    kind: BalanceKind = "decode",
 ) -> ContestRow:
     known = np.flatnonzero(~np.isnan(predicted))
     relative = np.abs(predicted[known] / data.eta[known] - 1)
@@ -339,7 +347,7 @@ def _row(
         backend=backend,
         form="selected" if way is None else way.form,
         scope="nested" if way is None else way.scope,
-        balance="decode" if way is None else way.balance,
+        balance=kind if way is None else way.balance,
         scheme=scheme,
         points=len(predicted),
         predicted=len(known),

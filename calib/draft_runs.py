@@ -187,7 +187,8 @@ def _tables(folder: Path) -> Iterable[TableFile]:
         below[:] = sorted(d for d in below if not d.startswith(".") and not Path(here, d).is_symlink())
         for name in sorted(names):
             path = Path(here, name)
-            if name.lower().endswith(".csv") and not name.startswith(".") and (found := _table(path, folder)):
+            plain = not path.is_symlink() and path.is_file()  # links are not followed, and a pipe would never end
+            if plain and name.lower().endswith(".csv") and not name.startswith(".") and (found := _table(path, folder)):
                 yield found
 
 

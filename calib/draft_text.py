@@ -138,7 +138,12 @@ def _table(table: TableFile) -> list[str]:
 
 def _balance(file: str | None, backends: list[object]) -> list[str]:
     rule = "vllm" if backends == ["vllm"] else "even"
-    lines = [f"file = {toml(file or 'breakdowns.json')}", f'partition = "{rule}"  # how layers are split over stages']
+    split = f'partition = "{rule}"  # how layers are split over stages'
+    if not backends:  # nothing is guessed, and the balance factors hang on it
+        split = (
+            '# partition = "..."  # state this: how layers are split over stages, "vllm" for vLLM, "even" if left out'
+        )
+    lines = [f"file = {toml(file or 'breakdowns.json')}", split]
     if file:
         return ["[balance]", *lines]
     say = "# Needed from `calib run` on; write the file with `calib breakdown FOLDER --out FOLDER/breakdowns.json`."

@@ -63,7 +63,8 @@ class Plan:
     """The candidates, best first, and how many repeats find a drift.
 
     ``candidates``: one row a candidate with ``model, backend, tp, pp, gpus, concurrency, repeats, gpu_hours`` [h],
-    ``half_width_before`` and ``half_width_after`` of the 95 % interval of s [1] and ``narrowing_per_gpu_hour`` [1/h].
+    ``half_width_before`` and ``half_width_after``, 1.96 standard errors of s [1] by the stated errors (the published interval is
+    another: it has Student's t and the scatter seen), and ``narrowing_per_gpu_hour`` [1/h].
     ``repeats_for_drift``: nights' worth of every (tp, pp) and of the baseline until a change of ``drift`` in s is more than
     `DETECTION` combined standard errors with probability ``power``; None where `MOST_REPEATS` are not enough.
     """
@@ -134,10 +135,15 @@ def _series(fit: FitResult, model: str, backend: str | None) -> SeriesFit:
 
 
 def _design(series: SeriesFit) -> _Design:
-    """The series as it was measured, at its highest concurrency where there are several."""
+    """The series as it was measured: at the highest concurrency that all levels share, else each level at its own highest."""
     points = series.points
     if points["concurrency"].notna().all() and points.duplicated("pp").any():
-        points = points[points["concurrency"] == points["concurrency"].max()]
+        shared = points.groupby("concurrency")["pp"].nunique()
+        shared = shared[shared == points["pp"].nunique()]
+        if len(shared):
+            points = points[points["concurrency"] == shared.index.max()]
+        else:
+            points = points.sort_values("concurrency").groupby("pp", sort=True).tail(1).sort_values("pp")
     return _Design(
         np.log2(points["pp"].to_numpy(dtype=np.float64)),
         points["tp"].to_numpy(dtype=np.float64),

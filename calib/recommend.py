@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from calib.campaign import Campaign
 from calib.coefficients import Matching, Reference
 from calib.efficiency import decompose
@@ -91,7 +93,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The best concurrency of each configuration, best first; what could not be predicted or breaks a limit, with the reason."""
+    """The best concurrency of each configuration, best first; what could not be predicted or breaks a limit, with the reason.
+
+    ``within`` are all candidates that keep the limits, whether they could be predicted or not.
+    """
 
     question: Question
     choices: tuple[Choice, ...]
@@ -99,6 +104,7 @@ class Recommendation:
     applied: str
     source: str
     reference: Reference = "baseline"
+    within: tuple[Candidate, ...] = ()
 
     @property
     def best(self) -> Choice:
@@ -107,7 +113,7 @@ class Recommendation:
 
     def uncalibrated_best(self) -> Candidate | None:
         """What the model itself would have chosen, over the same candidates and limits."""
-        known = [c for c in self._within() if c.uncalibrated is not None]
+        known = [c for c in self.within if c.uncalibrated is not None]
         return max(known, key=lambda c: (c.uncalibrated or 0.0) * c.replicas) if known else None
 
     def describe(self) -> str:
@@ -131,10 +137,6 @@ class Recommendation:
         if own is not None and (own.tp, own.pp, own.replicas) != (first.tp, first.pp, first.replicas):
             lines.append(f"the uncalibrated model would have chosen {own.name}")
         return "; ".join(lines)
-
-    def _within(self) -> list[Candidate]:
-        predicted = [c.candidate for c in self.choices]
-        return predicted + [c for c, why in self.left_out if not why.startswith("limit")]
 
 
 def shapes(gpus: int) -> Iterator[tuple[int, int, int]]:
@@ -192,10 +194,12 @@ def recommend(
     """
     best: dict[str, Choice] = {}
     left_out: list[tuple[Candidate, str]] = []
+    within: list[Candidate] = []
     for candidate in candidates:
         if broken := _broken_limit(question, candidate):
             left_out.append((candidate, broken))
             continue
+        within.append(candidate)
         try:
             made = predictor.throughput(
                 _point(question, candidate, predictor.coefficients.reference),
@@ -220,7 +224,7 @@ def recommend(
     choices = tuple(_against(ranked[0], c) for c in ranked)
     applied = predictor.coefficients.digest if correction == "on" else "none"
     return Recommendation(
-        question, choices, tuple(left_out), applied, predictor.source, predictor.coefficients.reference
+        question, choices, tuple(left_out), applied, predictor.source, predictor.coefficients.reference, tuple(within)
     )
 
 
@@ -243,6 +247,7 @@ def campaign_candidates(campaign: Campaign, question: Question, matching: Matchi
             f"has no measured TP=G/PP=1 throughput in campaign '{campaign.name}' (models it has: {known})",
             field="model", value=question.model, remedy="name another campaign, or use --engine aiconfigurator",
         )  # fmt: skip
+    own = _one_series(own, question)
     baselines = {(int(r["gpus"]), r["baseline_concurrency"]): r for r in records(own)}
     found: list[Candidate] = []
     for (gpus, load), row in baselines.items():
@@ -263,14 +268,35 @@ def campaign_candidates(campaign: Campaign, question: Question, matching: Matchi
     return found
 
 
+def _one_series(own: pd.DataFrame, question: Question) -> pd.DataFrame:
+    """The rows of the version, system and precision that are asked for, where the campaign has several.
+
+    Raises
+    ------
+    UsageError
+        None of several is asked for.
+    """
+    for field in ("system", "backend_version", "precision"):
+        known, asked = list(dict.fromkeys(None if v != v else v for v in own[field])), getattr(question, field)
+        if len(known) > 1 and asked not in known:
+            raise UsageError(
+                f"is measured for several of the campaign's baselines ({', '.join(map(str, known))})", field=field,
+                value=asked, remedy="name one of them",
+            )  # fmt: skip
+        if len(known) > 1:
+            own = own[own[field] == asked]
+    return own
+
+
 def _measured(
     campaign: Campaign, question: Question, row: Mapping[str, Any], shape: tuple[int, int, int], load: int | None
 ) -> Candidate:
     tp, pp, replicas = shape
     at: dict[str, Any] = {"tp": tp, "pp": pp, "isl": question.isl, "osl": question.osl}
-    c = int(row["baseline_concurrency"]) if load is None else load
+    stated = row["baseline_concurrency"]
+    c = load if load is not None or stated is None or stated != stated else int(stated)
     ideal = latency = None
-    if campaign.breakdowns is not None and campaign.config.balance is not None:
+    if c is not None and campaign.breakdowns is not None and campaign.config.balance is not None:
         b, partition = campaign.breakdowns, campaign.config.balance.partition
         ideal = ideal_throughput(b, question.model, question.backend, concurrency=c, **at)
         decode = b.find(question.model, question.backend, concurrency=c, **at)
@@ -351,8 +377,13 @@ def choose_release(
         if c.reference != reference:
             lacks.append(f"{c.digest[:SHORT]} has reference '{c.reference}', not '{reference}'")
             continue
-        made = recommend(question, candidates(c.matching), predictor, **options)
-        if any(x.candidate.pp > 1 for x in made.choices):
+        try:
+            made = recommend(question, candidates(c.matching), predictor, **options)
+        except NothingReleasedError as error:
+            lacks.append(f"{c.digest[:SHORT]}: {error.problem}")
+            continue
+        # Where no PP > 1 is within the limits, or there is none, PP = 1 is the whole answer.
+        if any(x.candidate.pp > 1 for x in made.choices) or all(x.pp == 1 for x in made.within):
             return made
         reasons = [why for candidate, why in made.left_out if candidate.pp > 1]
         lacks.append(f"{c.digest[:SHORT]}: {reasons[0] if reasons else 'no configuration with PP > 1'}")

@@ -125,7 +125,12 @@ def print_findings(findings: tuple[Finding, ...]) -> None:
         if f.verdict in ("WARN", "INFO"):
             rules.setdefault(f.rule, []).append(f)
     rows = tuple(
-        {"rule": rule, "verdict": found[0].verdict, "n": len(found), "example": f"{found[0].subject}: {found[0].reason}"}
+        {
+            "rule": rule,
+            "verdict": found[0].verdict,
+            "n": len(found),
+            "example": f"{found[0].subject}: {found[0].reason}",
+        }
         for rule, found in sorted(rules.items())
     )
     columns = (

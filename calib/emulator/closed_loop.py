@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from dataclasses import dataclass
 
 from calib.emulator.engine import Engine
@@ -55,13 +55,13 @@ def output_tokens_per_s(served: list[Served]) -> float:
 
 def _closed_loop(engine: Engine, load: Load, requests: int, first: int, now: float) -> list[Served]:
     clients = min(load.concurrency, requests)
-    due = deque(now + i * load.think_ms for i in range(clients))  # when the next requests are sent, in order
+    due = [now + i * load.think_ms for i in range(clients)]  # a heap: when the next requests are sent
     open_: dict[int, Served] = {}
     done: list[Served] = []
     sent = 0
     while due or open_:
         if due and (engine.next_time is None or due[0] <= engine.next_time):
-            now = due.popleft()
+            now = heapq.heappop(due)
             engine.submit(first + sent, prompt_tokens=load.isl, output_tokens=load.osl, now=now)
             open_[first + sent] = Served(first + sent, now)
             sent += 1
@@ -76,5 +76,5 @@ def _closed_loop(engine: Engine, load: Load, requests: int, first: int, now: flo
                 served.end_ms = now
                 done.append(open_.pop(token.request))
                 if sent + len(due) < requests:
-                    due.append(now + load.think_ms)
+                    heapq.heappush(due, now + load.think_ms)
     return done

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calib.display import csv_cell
-from calib.errors import AlreadyAppliedError, CalibError, PointError, PredictionError
+from calib.errors import AlreadyAppliedError, CalibError, PointError, UsageError
 from calib.operating_points import APPLIED_FIELD, BASELINE_FIELD, MODEL_FIELD, NOT_APPLIED
 from calib.predict import Correction, Prediction, Predictor
 
@@ -204,7 +204,10 @@ class _Baselines:
         at: dict[tuple[Any, ...], float] = {}
         peaks: dict[tuple[Any, ...], float] = {}
         loads: dict[tuple[Any, ...], int] = {}
+        highest: dict[tuple[Any, ...], int] = {}
         for r in rows:
+            if r["_pp"] > 1:
+                highest[_series(r)] = max(highest.get(_series(r), 0), r["_concurrency"])
             peaks[_shape(r)] = max(peaks.get(_shape(r), 0.0), r["_tokens/s"])
             if r["_pp"] == 1 and r["_dp"] == 1:
                 for load in (r["_concurrency"], None):
@@ -214,10 +217,10 @@ class _Baselines:
                         loads[key] = r["_concurrency"]
         notes = []
         for key, load in loads.items():
-            others = [r["_concurrency"] for r in rows if _series(r) == key[:-1] and r["_pp"] > 1]
-            if key[-1] is None and matching == "peak" and others and load < max(others):
+            most = highest.get(key[:-1], 0)
+            if key[-1] is None and matching == "peak" and load < most:
                 notes.append(
-                    f"the table's best TP=G/PP1 row is at concurrency {load} and its PP>1 rows go up to {max(others)}: a table "
+                    f"the table's best TP=G/PP1 row is at concurrency {load} and its PP>1 rows go up to {most}: a table "
                     "that keeps only a Pareto front may lack the PP1 peak, and what is predicted for PP>1 is then too low"
                 )
         notes.append("the baseline is the table's own TP=G/PP1 row, a prediction and not a measurement")
@@ -259,7 +262,9 @@ def _applied(row: Mapping[str, Any], predictor: Predictor, baselines: _Baselines
     gpus, empty = row["_num_total_gpus"], dict.fromkeys(ADDED)
     try:
         made = _predict(row, predictor, baselines, options)
-    except (PredictionError, CalibError) as error:
+    except UsageError:  # of the call, not of a row
+        raise
+    except CalibError as error:
         why = error.problem if error.field is None else f"{error.field}: {error.problem}"
         return dict(row) | empty | {"calib_problem": _general(why, row), APPLIED_FIELD: NOT_APPLIED}
     value, low, high = (float(x[0]) for x in (made.value, made.low, made.high))

@@ -18,6 +18,7 @@ from calib.efficiency import LOG_PARTS
 from calib.errors import printable
 from calib.fitting import FitResult
 from calib.reporting.plots import alt_text, drawn, plot_efficiency, style
+from calib.reporting.table import varying
 from calib.views import Prediction
 
 Array = NDArray[np.float64]
@@ -108,7 +109,7 @@ def loss_shares(fit: FitResult) -> pd.DataFrame:
     They add up to 100 in every row, one row a point: ``1 = (1-b) + b*(1-f) + (b*f - eta) + eta`` for balance b, fitted
     residual f and efficiency eta.
     """
-    rows = []
+    rows, more = [], tuple(c.key for c in varying(fit.decomposition.table))
     for s in fit.series:
         fitted = s.form.residual(
             s.points["pp"].to_numpy(float), s.estimate.values, _load(s.points, s.form.needs_concurrency)
@@ -117,13 +118,13 @@ def loss_shares(fit: FitResult) -> pd.DataFrame:
         for i, (_, p) in enumerate(s.points.iterrows()):
             b, f, eta = explained[i], fitted[i], p["efficiency"]
             parts = (100 * (1 - b), 100 * b * (1 - f), 100 * (b * f - eta), 100 * eta)
-            rows.append({"label": _label(p), **dict(zip(PARTS, parts, strict=True))})
+            rows.append({"label": _label(p, more), **dict(zip(PARTS, parts, strict=True))})
     return pd.DataFrame(rows)
 
 
 def log_parts(fit: FitResult) -> pd.DataFrame:
     """``100*ln`` of TP scaling K, balance, fill, fitted scheduling and what none of them explains; they add up to ``total``."""
-    rows = []
+    rows, more = [], tuple(c.key for c in varying(fit.decomposition.table))
     for s in fit.series:
         fitted = s.form.residual(
             s.points["pp"].to_numpy(float), s.estimate.values, _load(s.points, s.form.needs_concurrency)
@@ -132,7 +133,7 @@ def log_parts(fit: FitResult) -> pd.DataFrame:
             logs = {name: 100 * np.log(p[name]) for name in LOG_PARTS if name != "residual"}
             logs["scheduling"] = 100 * np.log(max(float(fitted[i]), 1e-3))
             total = 100 * np.log(p["efficiency"])
-            rows.append({"label": _label(p), **logs, "unattributed": total - sum(logs.values()), "total": total})
+            rows.append({"label": _label(p, more), **logs, "unattributed": total - sum(logs.values()), "total": total})
     return pd.DataFrame(rows)
 
 
@@ -140,9 +141,12 @@ def _load(points: pd.DataFrame, needed: bool) -> Array | None:
     return points["concurrency"].to_numpy(dtype=np.float64) if needed else None
 
 
-def _label(p: pd.Series) -> str:
+def _label(p: pd.Series, more: tuple[str, ...]) -> str:
+    """A configuration in words, with what else tells its series from others: two bars of one label would be one."""
     c = "" if pd.isna(p["concurrency"]) else f" C={int(p['concurrency'])}"
-    return printable(f"{str(p['model']).rsplit('/', 1)[-1]} {p['backend']} TP{int(p['tp'])}/PP{int(p['pp'])}{c}")
+    also = "".join(f" {name} {p[name]}" for name in more)
+    name = str(p["model"]).rsplit("/", 1)[-1]
+    return printable(f"{name} {p['backend']}{also} TP{int(p['tp'])}/PP{int(p['pp'])}{c}")
 
 
 def plot_losses(shares: pd.DataFrame) -> Figure:
@@ -237,12 +241,14 @@ def plot_residual(fit: FitResult) -> Figure:
     """Residual [1] against concurrency [requests], one panel a backend; a colour a model and a marker a pp."""
     backends = sorted({str(s.key["backend"]) for s in fit.series})
     handles: dict[str, Any] = {}
+    models = list(dict.fromkeys(str(s.key["model"]) for b in backends for s in drawn(fit, b)))
+    colors = {m: mpl.colormaps["tab10"](i % 10) for i, m in enumerate(models)}  # one a model, in every panel
     with style():
         figure = Figure(figsize=(5.6 * len(backends) + 1.0, 4.4), layout="constrained")
         for i, backend in enumerate(backends):
             ax = figure.add_subplot(1, len(backends), i + 1)
-            for j, s in enumerate(drawn(fit, backend)):
-                color = mpl.colormaps["tab10"](j % 10)
+            for s in drawn(fit, backend):
+                color = colors[str(s.key["model"])]
                 name = printable(f"{str(s.key['model']).rsplit('/', 1)[-1]}")
                 handles.setdefault(name, Line2D([], [], color=color))
                 for k, (pp, part) in enumerate(s.points.groupby("pp", sort=True)):
@@ -250,7 +256,7 @@ def plot_residual(fit: FitResult) -> Figure:
                     loads = line["concurrency"].to_numpy(dtype=np.float64)
                     ax.plot(loads, line["residual"], marker=marker, ms=4, lw=1, color=color)
                     handles.setdefault(f"PP={pp}", Line2D([], [], color="#374151", marker=marker, lw=0, ms=4))
-            seen = sorted({int(c) for s in fit.series for c in s.points["concurrency"]})
+            seen = sorted({int(c) for s in fit.series for c in s.points["concurrency"].dropna()})
             ax.set_xscale("log", base=2)
             ax.set_xticks(seen, [str(c) for c in seen])
             ax.minorticks_off()

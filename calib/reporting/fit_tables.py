@@ -81,6 +81,8 @@ def decision_tables(decomposition: Decomposition) -> list[Table]:
     ]
     over = [r | {"of": f"{r['hits']} of {r['rankings']}"} for r in records(summary(table))]
     columns = (Column("backend", "backend"), Column("model", "model"))
+    ranked, known = table["model"].nunique(), decomposition.table["model"].nunique()
+    some = f" {ranked} of {known} models are ranked, evenly spaced." if ranked < known else ""
     return [
         Table(
             name="decisions",
@@ -88,7 +90,7 @@ def decision_tables(decomposition: Decomposition) -> list[Table]:
             note=(
                 "The configurations of one GPU count ranked by predicted throughput, against silicon: at the "
                 "uncalibrated model's own optimum concurrency, and at the highest matched one. tau: Kendall's, +1 "
-                "the right order, -1 upside down. Regret: what the choice loses of the best throughput."
+                "the right order, -1 upside down. Regret: what the choice loses of the best throughput." + some
             ),
             columns=(
                 *columns,

@@ -15,7 +15,7 @@ def plan_table(plan: Plan) -> Table:
         name="plan",
         title=f"What to measure next for {plan.series.key['model']} on {plan.series.key['backend']}",
         note=(
-            f"The half width of the 95 % interval of s, were TP scaling uncertain by {100 * plan.tp_spread:.0f} % "
+            f"1.96 standard errors of s by the stated errors, were TP scaling uncertain by {100 * plan.tp_spread:.0f} % "
             f"({plan.spread_from}); by {plan.options.draws} simulated campaigns, seed {plan.options.seed}. A change of s by "
             f"{plan.drift:.3f} is over {DETECTION:g} combined standard errors with {100 * plan.power:.0f} % probability from "
             f"{needed} of every run a night on."
@@ -28,7 +28,7 @@ def plan_table(plan: Plan) -> Table:
             Column("concurrency", "C [requests]", "int"),
             Column("repeats", "runs", "int"),
             Column("gpu_hours", "GPU-hours [h]", "ratio"),
-            Column("half_width_before", "interval of s now, +- [1]", "ratio4"),
+            Column("half_width_before", "1.96 standard errors of s now [1]", "ratio4"),
             Column("half_width_after", "with it, +- [1]", "ratio4"),
             Column("narrowing_per_gpu_hour", "narrower per GPU-hour [1/h]", "ratio4"),
         ),

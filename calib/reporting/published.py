@@ -9,6 +9,7 @@ from calib.campaign import Campaign
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult
 from calib.reporting.table import Column, Table
+from calib.residual import LOG2
 from calib.schema import records
 from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, UNWEIGHTED, Accuracy
 
@@ -26,8 +27,14 @@ def published_tables(
     rows = campaign.published
     made = (
         _decomposition(rows.get("decomposition", ()), decomposition, note),
-        _coefficients(rows.get("coefficients", ()), fit, note),
-        _accuracy(rows.get("accuracy", ()), accuracy, note),
+        *(  # published are s of this form and reference; another form's parameter is another number
+            (
+                _coefficients(rows.get("coefficients", ()), fit, note),
+                _accuracy(rows.get("accuracy", ()), accuracy, note),
+            )
+            if (fit.form.name, decomposition.reference) == (LOG2.name, "baseline")
+            else ()
+        ),
     )
     return [t for t in made if t.rows]
 

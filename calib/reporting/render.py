@@ -80,7 +80,7 @@ def render_comparison_html(comparison: Comparison, tables: Sequence[Table]) -> s
 
 def render_comparison_markdown(comparison: Comparison, tables: Sequence[Table]) -> str:
     """The same for a pull request or a chat, in at most `MARKDOWN_LINES` lines."""
-    rows = 1
+    text = ""
     for rows in range(MARKDOWN_LINES, 0, -1):
         parts = [
             f"# Coefficients {comparison.old[:SHORT]} and {comparison.new[:SHORT]}",
@@ -89,9 +89,10 @@ def render_comparison_markdown(comparison: Comparison, tables: Sequence[Table]) 
         ]
         for table in tables:
             parts += ["", *_markdown_table(table, None, rows)]
-        if len(parts) <= MARKDOWN_LINES:
+        text = "\n".join(parts) + "\n"
+        if text.count("\n") <= MARKDOWN_LINES:
             break
-    return "\n".join(parts) + "\n"
+    return text
 
 
 def _moved_text(comparison: Comparison) -> str:

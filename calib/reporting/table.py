@@ -40,6 +40,20 @@ CONFIGURATION = (
 )
 
 
+_TOLD_APART = (
+    Column("backend_version", "version"), Column("precision", "precision"), Column("gpus", "GPUs", "int"),
+    Column("isl", "ISL [tokens]", "int"), Column("osl", "OSL [tokens]", "int"),
+)  # fmt: skip
+
+
+def varying(points: pd.DataFrame) -> tuple[Column, ...]:
+    """What else than backend and model tells the series of some points apart: a column for each such field."""
+    if points.empty:
+        return ()
+    own = points.groupby(["backend", "model"], dropna=False)
+    return tuple(c for c in _TOLD_APART if c.key in points and (own[c.key].nunique(dropna=False) > 1).any())
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of raw values with their columns; ``empty`` is the sentence shown instead of no rows."""

@@ -23,7 +23,7 @@ from calib.reporting.fit_tables import (
 )
 from calib.reporting.model_tables import physics_tables, roofline_tables, sensitivity_tables
 from calib.reporting.published import published_tables
-from calib.reporting.table import CONFIGURATION, Column, Table, number, parameter_text
+from calib.reporting.table import CONFIGURATION, Column, Table, number, parameter_text, varying
 from calib.residual import LOG2
 from calib.schema import natural, records
 from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
@@ -89,7 +89,8 @@ def observed_table(decomposition: Decomposition) -> Table:
     table = decomposition.table
     levels = sorted({int(p) for p in table["pp"]})
     rows: list[dict[str, Any]] = []
-    keys = ["backend", "backend_version", "model"]
+    more = tuple(c for c in varying(table) if c.key != "backend_version")
+    keys = ["backend", "backend_version", "model", *(c.key for c in more)]
     if decomposition.matching == "matched":
         keys.append("concurrency")
     for key, group in table.groupby(keys, dropna=False, sort=False):
@@ -109,6 +110,7 @@ def observed_table(decomposition: Decomposition) -> Table:
             Column("backend", "backend"),
             Column("backend_version", "version"),
             Column("model", "model"),
+            *more,
             Column(
                 "concurrency",
                 "peak C (PP1 / PP>1) [requests]" if peak else "C [requests]",
@@ -292,7 +294,8 @@ def _approaches(fit: FitResult) -> dict[str, str]:
 def predicted_table(accuracy: Accuracy) -> Table:
     """Measured and predicted efficiency of every point, per-model coefficients."""
     points = accuracy.points[accuracy.points["approach"] == PER_MODEL]
-    keys = ["backend", "model", "tp", "pp", "concurrency"]
+    more = varying(points)
+    keys = ["backend", "model", *(c.key for c in more), "tp", "pp", "concurrency"]
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for r in records(points):
         row = rows.setdefault(tuple(str(r[k]) for k in keys), {k: r[k] for k in keys} | {"measured": r["measured"]})
@@ -302,9 +305,11 @@ def predicted_table(accuracy: Accuracy) -> Table:
     return Table(
         name="predicted",
         title="Measured and predicted efficiency",
-        note="With one s a model. Error = predicted - measured, in percentage points (pp).",
+        note="Each model by its own coefficient. Error = predicted - measured, in percentage points (pp).",
         columns=(
-            *CONFIGURATION,
+            *CONFIGURATION[:2],
+            *more,
+            *CONFIGURATION[2:],
             Column("measured", "measured [1]", "ratio"),
             Column("predicted", "predicted [1]", "ratio"),
             Column("error_pp", "error [pp]", "points"),
