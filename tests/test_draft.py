@@ -341,3 +341,14 @@ def test_a_table_whose_throughput_has_another_name_still_gets_its_fields_to_stat
     assert [line.field for line in draft.missing] == ["backend", "backend_version", "system", "gpus", "isl", "osl"]
     assert '# backend_version = "..."  # state this' in draft.text
     assert "# ignore = []  # what is no figure of: tok_s, comment" in draft.text
+
+
+def test_links_and_pipes_are_no_tables(tmp_path):
+    """A pipe would never end, and a link may lead anywhere."""
+    inside, outside = tmp_path / "in", tmp_path / "out.csv"
+    inside.mkdir()
+    outside.write_text("model,tp,pp,concurrency,output_tokens_per_s\nm,8,1,16,1000\n", encoding="utf-8")
+    (inside / "link.csv").symlink_to(outside)
+    os.mkfifo(inside / "pipe.csv")
+    with pytest.raises(CampaignError, match="holds no result"):
+        draft_campaign(inside)

@@ -6,6 +6,7 @@ import dataclasses
 import warnings
 
 import msgspec
+import pandas as pd
 import pytest
 
 import calib
@@ -131,6 +132,41 @@ def test_the_first_file_that_answers_for_pp_is_taken(campaign, peak_set, matched
     first = calib.Predictor(msgspec.structs.replace(matched_set, coefficients=refused))
     made = choose_release(q, lambda m: campaign_candidates(campaign, q, m), [first, calib.Predictor(peak_set)])
     assert made.applied == peak_set.digest
+
+
+def test_the_baseline_is_that_of_the_version_and_precision_that_are_asked_for(vllm_folder, edit):
+    edit(vllm_folder / "campaign.toml", 'backend_version = "0.19.1"', "")
+    points = pd.read_csv(vllm_folder / "points.csv")
+    newer = points.assign(backend_version="0.20.0", output_tokens_per_s=1.5 * points["output_tokens_per_s"])
+    pd.concat([points.assign(backend_version="0.19.1"), newer]).to_csv(vllm_folder / "points.csv", index=False)
+    both = load_campaign(vllm_folder)
+    old, new = (campaign_candidates(both, question(backend_version=v), "peak") for v in ("0.19.1", "0.20.0"))
+    assert len({c.multiplied for c in old}) == 1
+    assert new[0].multiplied == pytest.approx(1.5 * old[0].multiplied)
+    with pytest.raises(errors.UsageError, match=r"several of the campaign's baselines \(0.19.1, 0.20.0\)"):
+        campaign_candidates(both, question(backend_version="0.21.0"), "peak")
+
+
+def test_where_the_limits_leave_pp_1_alone_it_is_the_answer(campaign, peak_set, matched_set):
+    q = question(ttft_ms=35.0)
+    made = choose_release(
+        q, lambda m: campaign_candidates(campaign, q, m), [calib.Predictor(peak_set), calib.Predictor(matched_set)]
+    )
+    assert [c.candidate.name for c in made.choices] == ["TP8/PP1 x1"]
+
+
+def test_a_file_that_answers_nothing_does_not_end_the_search(campaign, peak_set, matched_set):
+    q = question("Qwen/Qwen3-14B")
+    calls = []
+
+    def candidates(matching):
+        calls.append(matching)
+        found = campaign_candidates(campaign, q, matching)
+        return [c for c in found if c.pp > 1] if matching == "peak" else []
+
+    made = choose_release(q, candidates, [calib.Predictor(matched_set), calib.Predictor(peak_set)])
+    assert calls == ["matched", "peak"]
+    assert {c.candidate.pp for c in made.choices} == {2, 4, 8}
 
 
 def test_every_shape_of_a_number_of_gpus():

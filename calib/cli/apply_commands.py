@@ -143,6 +143,8 @@ def apply_command(
         note(line)
     if made.applied == "none":
         note("no correction was applied: it is turned off")
+    elif not made.corrected:
+        note(f"nothing was corrected by coefficient file {made.applied[:12]} ({made.source})")
     else:
         note(f"corrected by coefficient file {made.applied[:12]} ({made.source})")
     if made.corrected == 0 and not no_correction and any(int(r["pp"]) > 1 for r in made.rows):

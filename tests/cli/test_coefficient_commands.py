@@ -149,6 +149,12 @@ def test_apply_without_opting_in_says_what_lies_outside_and_what_to_do(cli):
     assert len(done.out.splitlines()) == 5
 
 
+def test_apply_with_an_option_that_cannot_be_is_a_usage_error_and_not_a_remark_a_row(cli):
+    done = cli("apply", DATA / "best_config_topn.csv", "--extrapolate", "nonsense")
+    assert (done.code, done.out) == (2, "")
+    assert "use backend_version, tp, pp" in done.err
+
+
 def test_apply_on_what_is_no_such_table(cli, tmp_path):
     assert cli("apply", tmp_path / "none.csv").code == 3
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")

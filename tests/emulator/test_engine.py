@@ -291,3 +291,10 @@ def test_a_request_that_asks_for_nothing_or_stands_twice_is_refused():
     for number, prompt, output in ((1, 1, 1), (2, 0, 1), (3, 1, 0)):
         with pytest.raises(UsageError):
             engine.submit(number, prompt_tokens=prompt, output_tokens=output, now=0.0)
+
+
+def test_clients_that_think_send_in_the_order_of_time():
+    """All served alone: ten clients of one token each, whose pause is far longer than a step."""
+    _, served = serve(spec(1), Load(10, 30, isl=1, osl=1, think_ms=1000.0))
+    assert [s.start_ms for s in served] == sorted(s.start_ms for s in served)
+    assert max(s.end_ms - s.start_ms for s in served) < 100.0

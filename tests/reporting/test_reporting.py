@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import pandas as pd
 import pytest
 
 import calib
@@ -219,3 +220,28 @@ def test_two_files_side_by_side_in_the_form_of_the_report(cli, tmp_path, calibra
     refused = cli("compare", other, here, "--out", tmp_path / "compared")
     assert refused.code == 3
     assert "holds another comparison" in refused.err
+
+
+def test_two_precisions_of_one_model_are_two_rows_everywhere(vllm_folder):
+    points = pd.read_csv(vllm_folder / "points.csv")
+    points = points[points["model"] == "Qwen/Qwen3-8B"]
+    slower = points["output_tokens_per_s"].where(points["pp"] == 1, 0.8 * points["output_tokens_per_s"])
+    both = [points.assign(precision="bf16"), points.assign(precision="fp8", output_tokens_per_s=slower)]
+    pd.concat(both).to_csv(vllm_folder / "points.csv", index=False)
+    data = calibrate(vllm_folder).report_data
+    observed = {r["precision"]: r["pp2"] for r in data.tables["observed"].rows}
+    assert observed["fp8"] == pytest.approx(0.8 * observed["bf16"])
+    rows = data.tables["predicted"].rows
+    assert len(rows) == 6
+    assert all(r["error_pp"] == pytest.approx(100 * (r["predicted"] - r["measured"])) for r in rows)
+    assert loss_shares(data.fit)["label"].is_unique
+
+
+def test_a_campaign_that_states_some_concurrencies_and_not_others_has_a_report(vllm_folder):
+    points = pd.read_csv(vllm_folder / "points.csv")
+    other = points[points["model"] == "Qwen/Qwen3-14B"]
+    best = other.loc[other.groupby(["tp", "pp"])["output_tokens_per_s"].idxmax()].assign(concurrency="")
+    pd.concat([points[points["model"] == "Qwen/Qwen3-8B"], best]).to_csv(vllm_folder / "points.csv", index=False)
+    data = calibrate(vllm_folder).report_data
+    assert figure_files(data)
+    assert json.loads(render_json(data))["tables"]["observed"]["rows"]
