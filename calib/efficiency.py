@@ -57,6 +57,7 @@ RULES = (
     (UNKNOWN_OP, "WARN", "an op of no known place in the pipeline"),
 )
 ERROR_FLOOR = 0.02  # relative error of a throughput where nothing better is known [1]
+SMALLEST_FLOOR = 1e-6  # relative; below it the covariance is no longer positive in double precision
 
 # One row an efficiency.
 COLUMNS = (
@@ -190,8 +191,8 @@ def _check_options(matching: str, reference: str, error_floor: float, balance: s
         raise UsageError("must be 'peak' or 'matched'", field="matching", value=matching)
     if reference not in ("baseline", "model"):
         raise UsageError("must be 'baseline' or 'model'", field="reference", value=reference)
-    if not 0 < error_floor < 1:
-        raise UsageError("must lie between 0 and 1", field="error_floor", value=error_floor)
+    if not SMALLEST_FLOOR <= error_floor < 1:
+        raise UsageError(f"must lie between {SMALLEST_FLOOR:g} and 1", field="error_floor", value=error_floor)
     if balance not in BALANCES:
         raise UsageError("is not a known balance", field="balance", value=balance, remedy=f"use {', '.join(BALANCES)}")
 

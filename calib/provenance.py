@@ -63,7 +63,7 @@ def user_name() -> str:
     import getpass
 
     try:
-        return getpass.getuser()
+        return printable(getpass.getuser())
     except (OSError, KeyError):  # a container without a passwd entry
         return "unknown"
 

@@ -192,6 +192,10 @@ def recommend(
     NothingReleasedError
         No candidate can be predicted within the limits; with the reason of the first.
     """
+    for name in ("ttft_ms", "tpot_ms"):
+        limit = getattr(question, name)
+        if limit is not None and not 0 < limit < math.inf:
+            raise UsageError("is no limit", field=name, value=limit, remedy="give a positive number of milliseconds")
     best: dict[str, Choice] = {}
     left_out: list[tuple[Candidate, str]] = []
     within: list[Candidate] = []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from calib.coefficients import CoefficientSet
-from calib.errors import OutputError, RegistryError, WithdrawnError
+from calib.errors import OutputError, RegistryError, WithdrawnError, printable
 from calib.provenance import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ class Registry(msgspec.Struct, frozen=True):
         return self._append(
             Entry(
                 action="release", digest=coefficients.digest, candidate=candidate, file=name, at=now_utc(),
-                by=user_name(), why=why, gates=gates, left_out=left_out, supersedes=coefficients.supersedes,
+                by=user_name(), why=printable(why), gates=gates, left_out=left_out, supersedes=coefficients.supersedes,
             )
         )  # fmt: skip
 
@@ -221,7 +221,8 @@ class Registry(msgspec.Struct, frozen=True):
             )  # fmt: skip
         return self._append(
             msgspec.structs.replace(
-                released, action="withdraw", at=now_utc(), by=user_name(), why=why, gates=(), supersedes=None, torn=None,
+                released, action="withdraw", at=now_utc(), by=user_name(), why=printable(why), gates=(), supersedes=None,
+                torn=None,
             )
         )  # fmt: skip
 

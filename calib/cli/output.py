@@ -39,7 +39,7 @@ def print_json(document: object) -> None:
     """A document on stdout, in full precision."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document, enc_hook=str), indent=1).decode() + "\n")
 
 
 def frame_rows(frame: Any) -> list[dict[str, Any]]:

@@ -92,6 +92,7 @@ def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:
     found: list[Alarm] = []
     said: list[str] = []
     judged: set[str] = set()
+    whole: set[str] = set()  # backends of which every model of the reference was measured tonight
     for scope, own in at.streams():
         reference = _reference(at, scope, own)
         if (why := _unavailable(at, scope, own, reference)) is not None:
@@ -106,12 +107,15 @@ def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:
         found += [a for a in alarms if a.scope == scope]
         said += [f"{scope}, against {reference.name}: {w}" for w in words]
         found += mape_alarms(at, scope, reference, own)
-        moves, held = _moved(at, scope, own, reference)
+        moves, furthest = _moved(at, scope, own, reference)
         found += moves
-        said += held
+        said += furthest
+        if _models(reference.coefficients, scope) <= {m for s in sets for m in _models(s, scope)}:
+            whole.add(scope)
     judged |= {c.campaign for c in at.campaigns if c.digest and c.status != "gone"}
     judged |= {s for s, why in at.sources.items() if why is None}
-    settled = _settled(at, [*found, *_campaigns_lost(at), *_sources_lost(at)], judged)
+    held = [a for a in at.before if a.scope not in judged or not _measured(at, a, whole)]
+    settled = _settled(at, [*found, *_campaigns_lost(at), *_sources_lost(at)], held)
     still = {(a.kind, a.series) for a in settled}
     said += [f"{a.scope}: closed: {a.kind}, {a.series}" for a in at.before if (a.kind, a.series) not in still]
     return settled, said
@@ -143,8 +147,10 @@ def _sources_lost(at: Situation) -> list[Alarm]:
 
 def _reference(at: Situation, scope: str, tonight: Sequence[Entry]) -> Reference | None:
     """The newest release that covers a backend, else the first comparable night; None where tonight is the first."""
+    ours = load_candidate(at.reports, str(tonight[0].campaign.report))
     for coefficients in at.released:
-        if scope in {f"{c.backend} on {c.system}" for c in coefficients.coefficients}:
+        same = (coefficients.reference, coefficients.matching) == (ours.reference, ours.matching)
+        if same and scope in {f"{c.backend} on {c.system}" for c in coefficients.coefficients}:
             own = [e for e in at.history if e.campaign.digest == coefficients.digest or _made(e, coefficients)]
             name = f"the released coefficients {coefficients.digest[:12]}"
             return Reference(coefficients, name, own[0] if own else None)
@@ -257,8 +263,26 @@ def _of_series(at: Situation, ack: Ack, name: str) -> bool:
     return any(Alarm("moved", "", name, s, "", n).id == ack.id for s in ("up", "down") for n in nights)
 
 
-def _settled(at: Situation, found: Sequence[Alarm], judged: set[str]) -> list[AlarmRecord]:
-    """Tonight's alarms with the ids they had, those of backends that were not measured, and what was acknowledged."""
+def _models(s: CoefficientSet, scope: str) -> set[str]:
+    return {c.model for c in s.coefficients if c.model and f"{c.backend} on {c.system}" == scope}
+
+
+def _measured(at: Situation, a: AlarmRecord, whole: set[str]) -> bool:
+    """Whether tonight's measurements speak of what an alarm is about: a part of a backend closes no alarm of another part."""
+    tonight = {k for e in at.tonight for k in measurements([e])}
+    if a.kind == "moved":
+        return a.series in {f"{parameter} of {describe(series)}" for series, parameter in tonight}
+    if a.kind in ("verdict", "version"):
+        model, pooled = a.series.rpartition(", ")[0], describe((*_NOWHERE, None, None)).rpartition(", ")[0]
+        return model == pooled or model in {describe(series).rpartition(", ")[0] for series, _ in tonight}
+    return a.scope in whole if a.kind in ("mape", "mape_candidate") else True
+
+
+_NOWHERE = ("", "", "")
+
+
+def _settled(at: Situation, found: Sequence[Alarm], held: Sequence[AlarmRecord]) -> list[AlarmRecord]:
+    """Tonight's alarms with the ids they had, those that tonight says nothing of, and what was acknowledged."""
     before = {(a.kind, a.series, a.state): a for a in at.before}
     reasons = {a.id: a.why for a in at.acks}
     records: dict[str, AlarmRecord] = {}
@@ -266,8 +290,8 @@ def _settled(at: Situation, found: Sequence[Alarm], judged: set[str]) -> list[Al
         old = before.get((alarm.kind, alarm.series, alarm.state))
         own = alarm if old is None or alarm.kind == "moved" else replace(alarm, opened=old.opened)
         records[own.id] = _record(own, own.acknowledged or reasons.get(own.id))
-    for a in at.before:
-        if a.scope not in judged:
+    for a in held:
+        if a.id not in records:
             records[a.id] = AlarmRecord(**{**_fields(a), "acknowledged": reasons.get(a.id, a.acknowledged)})
     return sorted(records.values(), key=lambda a: (a.acknowledged is not None, a.scope, a.kind, a.series, a.id))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,7 @@ import msgspec
 
 from calib.alarms import Limits
 from calib.coefficients import BalanceKind, Matching, Reference
+from calib.efficiency import SMALLEST_FLOOR
 from calib.errors import NightlyError, UsageError
 from calib.provenance import decode_problem, read_bytes
 from calib.residual import FORMS
@@ -84,17 +86,53 @@ def _check(config: Config, path: Path) -> None:
         raise wrong("results", list(config.results), "names a folder twice")
     if config.fit.form not in FORMS:
         raise wrong("fit.form", config.fit.form, f"is not one of {', '.join(FORMS)}")
-    if not 0 < config.fit.error_floor < 1:
-        raise wrong("fit.error_floor", config.fit.error_floor, "is not between 0 and 1")
+    if not SMALLEST_FLOOR <= config.fit.error_floor < 1:
+        raise wrong("fit.error_floor", config.fit.error_floor, f"is not between {SMALLEST_FLOOR:g} and 1")
     for name in Limits.__struct_fields__:
         value = getattr(config.alarms, name)
         if not value >= 0 or (name in _POSITIVE and value == 0):
             raise wrong(f"alarms.{name}", value, "is not a positive number")
+        if name == "changepoint_nights" and value < FEWEST:
+            raise wrong(f"alarms.{name}", value, f"is below {FEWEST}, and fewer nights cannot show a change")
         if value >= 1e6:
             raise wrong(f"alarms.{name}", value, "is out of range")
 
 
+def check_folders(config: Config, base: Path, path: Path) -> None:
+    """Raise where folders are one, or lie inside one another: what one of them may clear, another would lose.
+
+    Raises
+    ------
+    NightlyError
+        With both.
+    """
+    named = [("store", config.store), ("out", config.out)]
+    named += [("results", s) for s in config.results if "://" not in s]
+    seen: list[tuple[str, str, Path]] = []
+    for field, value in named:
+        if not value.strip() or "\0" in value:
+            raise NightlyError("is no name of a folder", file=path, field=field, value=value, remedy="correct it")
+        folder = Path(os.path.realpath(base / value))
+        for other, text, there in seen:
+            if folder == there or there in folder.parents or folder in there.parents:
+                raise NightlyError(
+                    f"overlaps {other} = {text!r}",
+                    file=path,
+                    field=field,
+                    value=value,
+                    remedy="give each a folder of its own",
+                )
+        seen.append((field, value, folder))
+    if config.registry is not None:
+        registry = base / config.registry
+        if "\0" in config.registry or (registry.exists() and not registry.is_dir()):
+            raise NightlyError(
+                "is no folder", file=path, field="registry", value=config.registry, remedy="name the registry's folder"
+            )
+
+
 _POSITIVE = ("standard_errors", "family_nights", "coverage_nights")
+FEWEST = 4  # nights that can show a change point: two levels of two
 
 
 def default_config() -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from calib.campaign_config import CONFIG_NAME, parse_config
 from calib.campaign_files import covered_units
-from calib.errors import CalibError, NightlyError, printable
+from calib.errors import CalibError, MissingExtraError, NightlyError, printable
 from calib.nightly.ingest import READING, Outcome, code_digest, ingest
 from calib.nightly.remote import is_url, mirror_of, sync
 from calib.nightly.scan import Seen, scan, unit_signatures
@@ -41,8 +41,13 @@ def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True)
             root = root_of(source, base, store)
             if is_url(source) and fetch:
                 failed |= {f"{source.rstrip('/')}/{name}": why for name, why in sync(source, root).left_out.items()}
-            campaigns |= {seen.key: seen for seen in scan(source, root)}
-        except NightlyError as error:
+            for seen in scan(source, root, failed):
+                if seen.key in campaigns:
+                    failed[f"{seen.key} (again)"] = (
+                        "two folders bear this name, and one of them is left out; rename one"
+                    )
+                campaigns.setdefault(seen.key, seen)
+        except (NightlyError, MissingExtraError) as error:
             failed[source] = f"{error.problem}; {error.remedy}" if error.remedy else error.problem
     return Found(dict(sorted(campaigns.items())), failed)
 
@@ -68,7 +73,7 @@ def within(key: str, source: str) -> bool:
 
 
 def read_campaigns(
-    writer: Writer, work: Sequence[Seen], workers: Workers
+    writer: Writer, work: Sequence[Seen], workers: Workers, *, commits: bool = True
 ) -> tuple[dict[str, Path], int, dict[str, str]]:
     """Read what changed of the campaigns; returns the cache part of each, how many results were read, and who failed.
 
@@ -99,7 +104,8 @@ def read_campaigns(
         units = {u: before[u] for u, s in wanted.items() if u in before and before[u][0] == s} | read.pop(key)
         if units:
             parts[key] = writer.put_units(key, units)
-            writer.commit(every_s=EVERY_S)
+            if commits:
+                writer.commit(every_s=EVERY_S)
 
     for number, result in workers.map(read_batch, tasks):
         key = owners[number]
@@ -112,7 +118,7 @@ def read_campaigns(
             keep(key)
     for key in list(read):
         keep(key)
-    if missing:
+    if missing and commits:
         writer.commit()
     return parts, sum(len(batch) for _, batch in tasks), failed
 

@@ -42,6 +42,11 @@ class Entry:
             math.isclose(mine[k], theirs[k], rel_tol=1e-9) for k in mine.keys() & theirs.keys()
         )
 
+    def shares_a_point(self, other: Entry) -> bool:
+        """Whether both have the very same measurement somewhere."""
+        mine, theirs = ({(tuple(r[n] for n in CONFIGURATION), r["measured"]) for r in e.points} for e in (self, other))
+        return bool(mine & theirs)
+
     @property
     def scopes(self) -> set[str]:
         """The backends and systems it measured."""
@@ -68,9 +73,17 @@ def _by_campaign(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[st
 
 
 def latest(found: Sequence[Entry]) -> list[Entry]:
-    """The last entry of each campaign: a campaign that grew is measured once, not once a night."""
-    last = {e.campaign.campaign: e for e in found}
-    return sorted(last.values(), key=lambda e: (e.night, e.campaign.campaign))
+    """Every measurement once: of a campaign that grew its last state, of one that was measured anew each of them.
+
+    It grew where it still has a point of the night before, to the last digit; a new measurement has none.
+    """
+    kept: dict[str, list[Entry]] = {}
+    for e in found:
+        own = kept.setdefault(e.campaign.campaign, [])
+        if own and own[-1].shares_a_point(e):
+            own.pop()
+        own.append(e)
+    return sorted((e for own in kept.values() for e in own), key=lambda e: (e.night, e.campaign.campaign))
 
 
 def series_key(row: Mapping[str, Any]) -> Series:

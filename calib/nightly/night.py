@@ -12,7 +12,7 @@ import msgspec
 from calib import __version__
 from calib.errors import NightlyError, OutputError
 from calib.nightly.compare import Situation, judge, released_sets
-from calib.nightly.config import SETTINGS, Config, read_config
+from calib.nightly.config import SETTINGS, Config, check_folders, read_config
 from calib.nightly.files import contents
 from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures, within
 from calib.nightly.history import FITTED, entries
@@ -22,8 +22,9 @@ from calib.nightly.record import Ack, CampaignNight, Record, Status, read_acks, 
 from calib.nightly.scan import Seen, changes
 from calib.nightly.trends import trends
 from calib.nightly.workers import choose
-from calib.provenance import now_utc, sha256_bytes, user_name
-from calib.store import Stamp, Writer, open_writer
+from calib.provenance import SHORT, now_utc, sha256_bytes, user_name
+from calib.registry import Registry
+from calib.store import CampaignRow, Stamp, Writer, open_writer
 from calib.workflow import remove_torn, write_folder
 
 REPORTS = "reports"
@@ -87,7 +88,9 @@ def place_of(path: Path) -> _Place:
     NightlyError
         See `calib.nightly.config.read_config`.
     """
-    return _Place(read_config(path), path.resolve().parent)
+    config, base = read_config(path), path.resolve().parent
+    check_folders(config, base, path)
+    return _Place(config, base)
 
 
 def nightly(path: Path, asked: Asked | None = None) -> Night:
@@ -118,9 +121,18 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
     stamp = fit_stamp(at.config)
     known = writer.campaigns()
     ready = {k: s for k, s in found.campaigns.items() if asked.since is None or s.newest_ns >= _ns(asked.since)}
-    work = [s for k, s in ready.items() if k not in known or known[k].fingerprint != _fingerprint(s, stamp)]
     last = records[-1][0] if records else None
+    work = [
+        s for k, s in ready.items()
+        if k not in known or known[k].fingerprint != _fingerprint(s, stamp) or not _recorded(last, k, known[k])
+    ]  # fmt: skip
     released = tuple(c.digest for c in released_sets(at.config.registry, at.base))
+    if last is not None and last.released and not Registry.open(at.base / str(at.config.registry)).entries:
+        raise NightlyError(
+            f"holds no release, and night {last.night} was compared with {last.released[0][:SHORT]}",
+            file=at.base / str(at.config.registry), field="registry", value=at.config.registry,
+            remedy="restore the registry, or correct its name",
+        )  # fmt: skip
     outcomes, read, died = _calibrate(at, writer, work, asked)
     sources = _sources(at.config, last, found.failed)
     gone = gone_campaigns(last, found.campaigns, found.failed)
@@ -137,6 +149,12 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
     import_record(writer, record, sha256_bytes((folder / "record.json").read_bytes()))
     writer.commit()
     return Night(record, folder, True, read, len(outcomes), found.failed)
+
+
+def _recorded(last: Record | None, key: str, known: CampaignRow) -> bool:
+    """Whether the last night's record holds what the store knows of a campaign; a store that was rebuilt may know more."""
+    found = next((c for c in last.campaigns if c.campaign == key and c.status != "gone"), None) if last else None
+    return found is not None and known.content in ("", found.content)
 
 
 def fit_stamp(config: Config) -> str:

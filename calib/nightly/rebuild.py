@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from calib.errors import NightlyError
+from calib.errors import NightlyError, StoreError
 from calib.nightly.config import FitSection
 from calib.nightly.gather import find, fit_campaigns, locate, read_campaigns, with_failures
 from calib.nightly.importing import import_records, put_outcome
@@ -18,9 +17,8 @@ from calib.nightly.night import Asked, _fingerprint, fit_stamp, place_of
 from calib.nightly.record import read_acks, read_records
 from calib.nightly.workers import choose
 from calib.provenance import read_bytes, sha256_bytes
-from calib.store import Problem, StoreLock, check_store, open_writer
-from calib.store.database import DATABASE_NAME, remove_leftovers
-from calib.store.parts import CACHE, MEASUREMENTS
+from calib.store import Problem, StoreLock, check_store, open_store, open_writer
+from calib.store.database import DATABASE_NAME
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Rebuilt:
 
 
 def rebuild(path: Path, asked: Asked | None = None) -> Rebuilt:
-    """Delete the store and build it from raw files and the records of the nights.
+    """Forget what the store knows and build it from raw files and the records of the nights; readers see the old one until then.
 
     Raises
     ------
@@ -43,20 +41,23 @@ def rebuild(path: Path, asked: Asked | None = None) -> Rebuilt:
     asked, at = asked or Asked(), place_of(path)
     records, acks = read_records(at.out), read_acks(at.out)  # before anything is deleted
     with StoreLock(at.store, asked.wait_s):
-        remove_leftovers(at.store)
-        (at.store / DATABASE_NAME).unlink(missing_ok=True)
-        for kind in (CACHE, MEASUREMENTS):
-            shutil.rmtree(at.store / kind, ignore_errors=True)
+        try:
+            with open_store(at.store, runs=False):
+                pass
+        except StoreError:  # nothing that could be read meanwhile
+            (at.store / DATABASE_NAME).unlink(missing_ok=True)
     with open_writer(at.store, wait_s=asked.wait_s) as writer:
+        writer.clear()
         found, stamp = find(at.config.results, at.base, at.store), fit_stamp(at.config)
         work, workers = list(found.campaigns.values()), choose(asked.workers, asked.scheduler)
-        parts, _, failed = read_campaigns(writer, work, workers)
+        parts, _, failed = read_campaigns(writer, work, workers, commits=False)
         outcomes = with_failures(fit_campaigns(work, parts, at.config.fit.options(), at.reports, workers), failed)
         for key, outcome in outcomes.items():
             seen = found.campaigns[key]
             put_outcome(writer, key, outcome, "" if key in failed else _fingerprint(seen, stamp), seen.stamps)
         import_records(writer, records, acks)
         writer.commit()
+        writer.clear_unused()
     return Rebuilt(len(outcomes), len(records), found.failed)
 
 

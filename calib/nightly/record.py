@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from calib.errors import NightlyError, OutputError
+from calib.errors import NightlyError, OutputError, printable
 from calib.provenance import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
 
 RECORD_NAME = "record.json"
@@ -123,7 +123,8 @@ def read_records(out: Path) -> list[tuple[Record, str]]:
         A record is damaged, or two nights have one number.
     """
     found = []
-    for path in sorted(out.glob(f"[0-9][0-9][0-9][0-9]*-????-??-??-*/{RECORD_NAME}")):
+    for folder in sorted(out.glob("[0-9][0-9][0-9][0-9]*-????-??-??-????????????")):
+        path = folder / RECORD_NAME
         data = read_bytes(path, kind=NightlyError)
         record = parse_record(data, path)
         found.append((record, sha256_bytes(data)))
@@ -212,7 +213,7 @@ def acknowledge(out: Path, alarm: str, why: str) -> tuple[Ack, AlarmRecord]:
         )
     if alarms[alarm].acknowledged is not None or any(a.id == alarm for a in read_acks(out)):
         raise NightlyError("is acknowledged already", field="ID", value=alarm, remedy="leave it")
-    ack = Ack(id=alarm, night=last.night, at=now_utc(), by=user_name(), why=" ".join(why.split()))
+    ack = Ack(id=alarm, night=last.night, at=now_utc(), by=user_name(), why=printable(" ".join(why.split())))
     _append(out / ACKS_NAME, msgspec.json.encode(ack) + b"\n")
     return ack, alarms[alarm]
 

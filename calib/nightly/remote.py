@@ -111,7 +111,7 @@ def _list(source: str) -> tuple[dict[str, _Remote], dict[str, str]]:
         parts = PurePosixPath(name).parts
         if not name or name.endswith("/") or parts[-1] == STAMPS:  # the marker of a folder, or a mirror's own
             continue
-        if ".." in parts or "\0" in name:
+        if not _is_below(name):
             left_out[printable(name)] = "is no name of a file below the source"
         elif int(info.get("size") or 0) > SIZE_LIMIT:
             left_out[name] = f"holds {info['size'] / 2**30:.1f} GiB, over {SIZE_LIMIT // 2**30}"
@@ -126,13 +126,19 @@ def _list(source: str) -> tuple[dict[str, _Remote], dict[str, str]]:
     return found, left_out
 
 
+def _is_below(name: str) -> bool:
+    """Whether a name is one of a file below the mirror."""
+    return ".." not in PurePosixPath(name).parts and "\0" not in name and not name.startswith("/")
+
+
 def _said(error: BaseException) -> str:
     return printable((str(error).splitlines() or [type(error).__name__])[0])
 
 
 def _known(target: Path) -> dict[str, str]:
     try:
-        return msgspec.json.decode((target / STAMPS).read_bytes(), type=dict[str, str])
+        known = msgspec.json.decode((target / STAMPS).read_bytes(), type=dict[str, str])
+        return {name: stamp for name, stamp in known.items() if _is_below(name)}
     except (OSError, msgspec.DecodeError):
         return {}
 

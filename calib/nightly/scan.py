@@ -38,20 +38,29 @@ class Seen:
         return max((s.mtime_ns for s in self.stamps.values()), default=0)
 
 
-def scan(source: str, root: Path) -> Iterator[Seen]:
+def scan(source: str, root: Path, left_out: dict[str, str] | None = None) -> Iterator[Seen]:
     """Every folder at or below ``root`` that holds a ``campaign.toml``, in the order of their names; links are not followed.
+
+    Links to campaigns, and folders of that name, are put into ``left_out`` with the reason.
 
     Raises
     ------
     NightlyError
         ``root`` is not a folder.
     """
+    left_out = {} if left_out is None else left_out
     if not root.is_dir():
         raise NightlyError(
             "is not a folder", field="results", value=source, remedy="create it, or correct the configuration"
         )
     for here, below, names in os.walk(root):
         below[:] = sorted(d for d in below if not d.startswith("."))
+        for name in below:
+            at = printable(f"{source.rstrip('/')}/{(Path(here) / name).relative_to(root).as_posix()}")
+            if name == CONFIG_NAME:
+                left_out[at] = "is a folder and no file; rename it"
+            elif os.path.islink(os.path.join(here, name)) and os.path.exists(os.path.join(here, name, CONFIG_NAME)):
+                left_out[at] = "is a link to a campaign, and links are not followed; move the folder here"
         if CONFIG_NAME in names:
             folder = Path(here)
             below[:] = []

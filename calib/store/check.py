@@ -8,7 +8,7 @@ from pathlib import Path
 
 from calib.errors import CalibError, StoreError, printable
 from calib.provenance import read_bytes, sha256_bytes
-from calib.store.parts import read_part
+from calib.store.parts import is_whole, read_part
 from calib.store.reader import open_store
 
 
@@ -43,12 +43,17 @@ def check_store(
     counts = {"files": 0, "parts": 0, "nights": 0}
     with open_store(folder, runs=False) as store:  # a damaged part is what is looked for
         campaigns = store.sql("SELECT campaign, runs, part, part_sha256 FROM campaigns ORDER BY campaign")
+        caches = store.sql("SELECT cache FROM campaigns WHERE cache IS NOT NULL ORDER BY cache")
         files = store.sql("SELECT campaign, path, sha256 FROM files WHERE sha256 IS NOT NULL ORDER BY ALL")
         recorded = store.sql("SELECT folder, record_sha256 FROM nights ORDER BY night")
     for campaign, runs, part, digest in campaigns.itertuples(index=False):
         if isinstance(part, str):
             counts["parts"] += 1
-            problems += _check_part(folder / part, str(digest), int(runs), campaign)
+            problems += _check_part(folder / part, str(digest), int(runs or 0), campaign)
+    for name in caches["cache"]:
+        counts["parts"] += 1
+        if not is_whole(folder / name):
+            problems.append(Problem("part", Path(name).name, "is missing, or has another content than was written"))
     for campaign, path, digest in files.itertuples(index=False):
         root = locate(campaign)
         if root is None:

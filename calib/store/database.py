@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from calib.errors import OutputError, StoreError
 
@@ -85,11 +86,32 @@ def migrate(connection: duckdb.DuckDBPyConnection, file: Path, to: int = VERSION
 
 
 def require_known(version: int, file: Path) -> None:
-    """Raise where a schema is newer than this calib."""
+    """Raise where a schema is newer than this calib, or none."""
+    if version < 0:
+        raise StoreError(
+            "is no version of a store", file=file, field="schema_version", value=version,
+            remedy="delete it and run `calib store rebuild`",
+        )  # fmt: skip
     if version > VERSION:
         raise StoreError(
             f"was written by a newer calib, which this one cannot read (it knows up to {VERSION})", file=file,
             field="schema_version", value=version, remedy="install that version, or delete the store and rebuild it",
+        )  # fmt: skip
+
+
+def require_tables(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
+    """Raise where an up-to-date database has other tables or columns than calib makes."""
+    query = "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
+    own = duckdb.connect(":memory:")
+    try:
+        migrate(own, file)
+        want = own.execute(query).fetchall()
+    finally:
+        own.close()
+    if connection.execute(query).fetchall() != want:
+        raise StoreError(
+            "is not calib's store, or was altered (other tables or columns)", file=file,
+            remedy="delete it and run `calib store rebuild`",
         )  # fmt: skip
 
 
@@ -118,6 +140,20 @@ def connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
 def first_line(error: BaseException) -> str:
     """The first line of a library's message, without its full stop."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+@contextlib.contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Whatever a library says of a database or a part that is valid and no store's, as `StoreError`."""
+    try:
+        yield
+    except (duckdb.IOException, duckdb.OutOfMemoryException):
+        raise
+    except (duckdb.Error, pa.ArrowException, TypeError, ValueError, KeyError) as error:
+        raise StoreError(
+            f"is not calib's store, or was altered ({first_line(error)})", file=path,
+            remedy="delete it and run `calib store rebuild`",
+        ) from None  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ class StoreLock:
         handle: int | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             self._acquire(handle)
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"process {os.getpid()} since {now_utc()}".encode(), 0)

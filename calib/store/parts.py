@@ -46,14 +46,14 @@ def _plain(value: object) -> object:
 
 
 def write_part(folder: Path, kind: str, campaign: str, table: pa.Table) -> tuple[str, str]:
-    """Write a part below ``folder``; its name relative to it, and its digest. One that is there already is left as it is."""
+    """Write a part below ``folder``; its name relative to it, and its digest. A whole one that is there is left as it is."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", store_schema=False, write_statistics=True)
     data = sink.getvalue().to_pybytes()
     digest = sha256_bytes(data)
     name = f"{kind}/{sha256_bytes(campaign.encode('utf-8', 'surrogatepass'))[:SHORT]}-{digest[:SHORT]}.parquet"
     path = folder / name
-    if not path.exists():
+    if not is_whole(path):
         path.parent.mkdir(exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
         try:
@@ -93,8 +93,18 @@ def cache_part(units: Mapping[str, tuple[str, bytes]]) -> pa.Table:
     )
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a part is what it was when it was written: its name ends with the digest of its content."""
+    try:
+        return path.stem.endswith(f"-{sha256_bytes(path.read_bytes())[:SHORT]}")
+    except OSError:
+        return False
+
+
 def read_signatures(path: Path) -> dict[str, str] | None:
     """The signature of each unit in a cache part, without what they held; None where it is missing or damaged."""
+    if not is_whole(path):
+        return None
     try:
         table = read_part(path, ["unit", "signature"])
     except StoreError:
@@ -106,6 +116,8 @@ def read_signatures(path: Path) -> dict[str, str] | None:
 
 def read_cache(path: Path) -> dict[str, tuple[str, bytes]]:
     """The units of a cache part; empty where it is missing or damaged, since a cache can be made again."""
+    if not is_whole(path):
+        return {}
     try:
         table = read_part(path)
     except StoreError:

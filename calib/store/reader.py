@@ -10,7 +10,17 @@ import duckdb
 import pyarrow as pa
 
 from calib.errors import StoreError, UsageError
-from calib.store.database import DATABASE_NAME, TABLES, VERSION, connect, first_line, require_known, version_of
+from calib.store.database import (
+    DATABASE_NAME,
+    TABLES,
+    VERSION,
+    connect,
+    first_line,
+    require_known,
+    require_tables,
+    understood,
+    version_of,
+)
 from calib.store.parts import RUN_SCHEMA, read_part
 
 if TYPE_CHECKING:
@@ -86,7 +96,8 @@ def open_store(folder: str | Path = "store", *, runs: bool = True) -> Store:
     for attempt in range(_TRIES):
         connection = connect(folder / DATABASE_NAME, read_only=True)
         try:
-            _prepare(connection, folder, runs)
+            with understood(folder / DATABASE_NAME):
+                _prepare(connection, folder, runs)
         except StoreError:
             # Parts that are no longer in use may be cleared between the two reads: the next try sees the newer database.
             connection.close()
@@ -105,6 +116,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, folder: Path, runs: bool) ->
             "is of an older schema", file=path, field="schema_version", value=version,
             remedy="run `calib nightly` or `calib store rebuild`, which bring it up to date",
         )  # fmt: skip
+    require_tables(connection, path)
     if runs:
         parts = connection.execute("SELECT part FROM campaigns WHERE part IS NOT NULL ORDER BY campaign").fetchall()
         tables = [read_part(folder / part) for (part,) in parts]

@@ -13,7 +13,7 @@ import duckdb
 import pandas as pd
 
 from calib.campaign import Finding
-from calib.errors import printable
+from calib.errors import StoreError, printable
 from calib.store.database import (
     DATABASE_NAME,
     TABLES,
@@ -21,6 +21,8 @@ from calib.store.database import (
     migrate,
     publish,
     remove_leftovers,
+    require_tables,
+    understood,
     working_copy,
     writing,
 )
@@ -67,7 +69,13 @@ class Writer:
         with writing(self._path):
             self._copy = working_copy(self._path)
             self.connection: duckdb.DuckDBPyConnection = connect(self._copy, read_only=False)
-            migrate(self.connection, self._path)
+            try:
+                with understood(self._path):
+                    migrate(self.connection, self._path)
+                    require_tables(self.connection, self._path)
+            except StoreError:
+                self.close()
+                raise
 
     def campaigns(self) -> dict[str, CampaignRow]:
         """Every campaign by its key."""
@@ -156,6 +164,11 @@ class Writer:
                 self.connection.execute(f"INSERT INTO {table} SELECT {chosen} FROM incoming")
             finally:
                 self.connection.unregister("incoming")
+
+    def clear(self) -> None:
+        """Forget everything; parts stay until `clear_unused`."""
+        for table in TABLES:
+            self.connection.execute(f"DELETE FROM {table}")
 
     def commit(self, *, every_s: float = 0.0) -> None:
         """Make everything since the last commit visible, at once; not where that was less than ``every_s`` seconds ago."""
