@@ -127,12 +127,7 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
         if k not in known or known[k].fingerprint != _fingerprint(s, stamp) or not _recorded(last, k, known[k])
     ]  # fmt: skip
     released = tuple(c.digest for c in released_sets(at.config.registry, at.base))
-    if last is not None and last.released and not Registry.open(at.base / str(at.config.registry)).entries:
-        raise NightlyError(
-            f"holds no release, and night {last.night} was compared with {last.released[0][:SHORT]}",
-            file=at.base / str(at.config.registry), field="registry", value=at.config.registry,
-            remedy="restore the registry, or correct its name",
-        )  # fmt: skip
+    _require_registry(at, last)
     outcomes, read, died = _calibrate(at, writer, work, asked)
     sources = _sources(at.config, last, found.failed)
     gone = gone_campaigns(last, found.campaigns, found.failed)
@@ -149,6 +144,18 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
     import_record(writer, record, sha256_bytes((folder / "record.json").read_bytes()))
     writer.commit()
     return Night(record, folder, True, read, len(outcomes), found.failed)
+
+
+def _require_registry(at: _Place, last: Record | None) -> None:
+    """A registry that was there and is gone is not one where nothing is released; one that is not configured any more is."""
+    if last is None or not last.released or at.config.registry is None:
+        return
+    folder = at.base / at.config.registry
+    if not Registry.open(folder).entries:
+        raise NightlyError(
+            f"holds no release, and night {last.night} was compared with {last.released[0][:SHORT]}", file=folder,
+            field="registry", value=at.config.registry, remedy="restore the registry, or correct its name",
+        )  # fmt: skip
 
 
 def _recorded(last: Record | None, key: str, known: CampaignRow) -> bool:

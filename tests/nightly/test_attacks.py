@@ -126,6 +126,8 @@ def test_a_registry_that_is_gone_is_an_error_and_closes_no_alarm(job, cli):
     done = cli("nightly", job.config)
     assert done.code == 3
     assert "holds no release" in done.err
+    job.config.write_text(job.config.read_text().replace('registry = "released"\n', ""), encoding="utf-8")
+    assert job.night().new  # not configured any more is a decision
 
 
 def test_a_release_of_another_matching_is_no_reference(job):
