@@ -104,8 +104,9 @@ def test_a_gain_stays_visible(simulated):
 def test_options_that_do_not_exist_are_errors(vllm):
     with pytest.raises(UsageError, match="'baseline' or 'model'"):
         decompose(vllm, reference="silicon")
-    with pytest.raises(UsageError, match="between 0 and 1"):
-        decompose(vllm, error_floor=0.0)
+    for floor in (0.0, 1e-300, 1.0):  # under a millionth the covariance is not positive in double precision
+        with pytest.raises(UsageError, match="between 1e-06 and 1"):
+            decompose(vllm, error_floor=floor)
     with pytest.raises(UsageError, match="'peak' or 'matched'"):
         decompose(vllm, matching="best")
 
