@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from calib._version import __version__
 
 # Name -> module, with the name there where it differs: a function called as its module would be hidden by it.
 _PUBLIC = {

@@ -23,7 +23,7 @@ from calib.campaign import Campaign
 from calib.contest import ONE_MODEL, Data, Way, left_out, mape
 from calib.efficiency import decompose
 from calib.errors import BreakdownError, UsageError
-from calib.gls import Array
+from calib.names import Array
 from calib.quality import usable
 
 FORM = "log2_concurrency"
@@ -38,7 +38,7 @@ COLUMNS = (
     "full_mape_pct",
     "note",
 )
-IN_SAMPLE = "nothing fitted"
+NOTHING_FITTED = "nothing fitted"
 WHY_D_DIFFERS = (
     "K carries the model's own TP scaling, which is off by another factor for each model; one form in pp and C cannot learn that "
     "from the other models"
@@ -79,8 +79,8 @@ def _rows(backend: str, model: pd.DataFrame, baseline: pd.DataFrame) -> list[dic
         return left_out(Way(FORM, "partial", kind).predict, data, ONE_MODEL)
 
     found = (
-        ("(a) ideal model: measured baseline * K", IN_SAMPLE, k, model, ""),
-        ("(b) (a) * balance * linear fill", IN_SAMPLE, k * balance * linear, model, ""),
+        ("(a) ideal model: measured baseline * K", NOTHING_FITTED, k, model, ""),
+        ("(b) (a) * balance * linear fill", NOTHING_FITTED, k * balance * linear, model, ""),
         ("(c) baseline factor, without balance", ONE_MODEL, others(flat, "none"), baseline, ""),
         ("(c) baseline factor, balance of a decode step", ONE_MODEL, others(points, "decode"), baseline, ""),
         ("(d) K * model factor", ONE_MODEL, others(Data.of(model), "decode"), model, WHY_D_DIFFERS),

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from calib.coefficients import Matching
 from calib.errors import CampaignError
+from calib.names import Matching
 from calib.provenance import decode_problem
 from calib.schema import IDENTITY, LARGEST_COUNT
 from calib.stages.layout import PARTITION_RULES

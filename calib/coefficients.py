@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from calib.errors import CoefficientFileError
+from calib.names import BalanceKind, Matching, Reference, Verdict
 from calib.provenance import decode_problem, read_bytes, sha256_bytes, write_new
 
 if TYPE_CHECKING:
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 FORMAT = "calib-coefficients"
 FORMAT_VERSION = 1
 FILE_NAME = "coefficients-v1.json"
-
-Verdict = Literal["FIT", "WARN", "REFUSED"]
-Reference = Literal["baseline", "model"]
-Matching = Literal["peak", "matched"]
-BalanceKind = Literal["decode", "mixed", "none"]
 
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]

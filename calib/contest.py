@@ -21,22 +21,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from calib.coefficients import BalanceKind, ContestRow
+from calib.coefficients import ContestRow
 from calib.efficiency import Decomposition
-from calib.gls import Array, Errors, Solution, fit_gls
+from calib.gls import Errors, Solution, fit_gls
+from calib.names import BACKEND_KEY, IN_SAMPLE, ONE_PP, Array, BalanceKind
 from calib.pooling import Pool, pool
 from calib.residual import FORMS, FREE, LOG2, ResidualForm, free_form
 
 Scope = Literal["model", "partial", "backend"]
 SCOPES: tuple[Scope, ...] = ("model", "partial", "backend")
-IN_SAMPLE, ONE_PP, ONE_CONFIGURATION, ONE_MODEL, ONE_BACKEND = (
-    "in-sample", "leave-one-pp-out", "leave-one-(model, tp, pp)-out", "leave-one-model-out", "leave-one-backend-out",
+ONE_CONFIGURATION, ONE_MODEL, ONE_BACKEND = (
+    "leave-one-(model, tp, pp)-out", "leave-one-model-out", "leave-one-backend-out",
 )  # fmt: skip
 NESTED = "leave-one-model-out, nested"
 JUDGED = (ONE_PP, ONE_CONFIGURATION, ONE_MODEL)
-FIXED = ("log2", "model")  # the published way, which no contest chose
 MOST_MODELS = 12  # of a backend, in a contest
-BACKEND_KEY = ("system", "backend", "backend_version")
 
 Mask = NDArray[np.bool_]
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from calib.gls import Array, Errors, fit_gls
+from calib.gls import Errors, fit_gls
+from calib.names import Array
 from calib.quantiles import chi_square_sf, normal_quantile, t_quantile
 from calib.residual import FREE, ResidualForm, free_form
 

@@ -20,7 +20,7 @@ import pandas as pd
 from calib.campaign import Campaign
 from calib.contest import ONE_MODEL, Data, Way, left_out, thinned
 from calib.efficiency import Decomposition, decompose
-from calib.gls import Array
+from calib.names import Array
 from calib.quality import usable
 from calib.quantiles import kendall_tau
 from calib.schema import SERIES

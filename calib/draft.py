@@ -16,10 +16,11 @@ from calib.display import draft_html
 from calib.draft_runs import FIELDS, NAMED, Claim, Entry, Sighted, TableFile, agree, gpus_seen, look
 from calib.draft_text import Line, campaign_text
 from calib.errors import BreakdownError, CampaignError, OutputError, UsageError, printable
+from calib.names import BACKENDS
 from calib.provenance import write_new
 from calib.readers import ReadRun
 from calib.stages import Breakdowns
-from calib.topology import BACKENDS, REQUIRED, plain
+from calib.topology import REQUIRED, plain
 
 AnyEntry = Entry | TableFile
 UNTOLD = ("backend", "backend_version", "system", "gpus", "isl", "osl")

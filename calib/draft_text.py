@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from calib.draft_runs import Entry, TableFile
 from calib.errors import printable
-from calib.topology import BACKENDS
+from calib.names import BACKENDS
 
 _WORDS = {
     "model": "the model, by the one name used in this campaign",

@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 
 from calib.campaign import Campaign, Finding, describe_run
-from calib.coefficients import BalanceKind, Matching, Reference
 from calib.display import decomposition_html
 from calib.errors import BreakdownError, CampaignError, UsageError
+from calib.names import BalanceKind, Matching, Reference
 from calib.quality import usable
 from calib.quantiles import normal_quantile, t_quantile
 from calib.schema import SERIES, natural_key, records

@@ -17,12 +17,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from calib.coefficients import Deviation, Estimate, FormTest, Span, Verdict
+from calib.coefficients import Deviation, Estimate, FormTest, Span
 from calib.curve import Curve, fit_curve
 from calib.display import fit_html
 from calib.efficiency import Decomposition, decompose
 from calib.errors import NothingToFitError, UsageError
-from calib.gls import Array
+from calib.names import BACKEND_KEY, Array, Verdict
 from calib.pooling import Pool, pool
 from calib.residual import FREE, ResidualForm, get_form
 from calib.verdict import (
@@ -39,7 +39,6 @@ from calib.verdict import (
 )
 
 KEY = ("system", "backend", "backend_version", "model", "precision")
-POOL_KEY = ("system", "backend", "backend_version")
 Pooling = Literal["none", "partial"]
 POOLINGS: tuple[Pooling, ...] = ("none", "partial")
 
@@ -183,9 +182,9 @@ def fit(
         for key, g in groups(table, KEY)
     )
     pools, flat = [], []
-    for key, group in groups(table, POOL_KEY):
-        name = {**dict.fromkeys(KEY), **dict(zip(POOL_KEY, key, strict=True))}
-        members = [s for s in series if all(s.key[k] == name[k] for k in POOL_KEY)]
+    for key, group in groups(table, BACKEND_KEY):
+        name = {**dict.fromkeys(KEY), **dict(zip(BACKEND_KEY, key, strict=True))}
+        members = [s for s in series if all(s.key[k] == name[k] for k in BACKEND_KEY)]
         pools.append(_fit_pool(chosen, name, group, members, sizes))
         if not chosen.needs_concurrency:
             flat.append(_fit_flat(chosen, name, group))
@@ -374,7 +373,7 @@ def _slope(members: list[SeriesFit], sizes: Mapping[str, float] | None) -> str |
 
 def _partially_pooled(s: SeriesFit, pools: list[SeriesFit]) -> SeriesFit:
     """The series with its estimate drawn towards its backend's models; as it is where there is nothing to draw to."""
-    own = next(p for p in pools if all(p.key[k] == s.key[k] for k in POOL_KEY))
+    own = next(p for p in pools if all(p.key[k] == s.key[k] for k in BACKEND_KEY))
     if own.pool is None or s.verdict == "REFUSED" or s.estimate.covariance is None:
         return s
     values, covariance = own.pool.shrunk(s.curve.values, s.curve.covariance)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calib.names import Array
 from calib.residual import ResidualForm
-
-Array = NDArray[np.float64]
 
 FLOOR = 0.05  # residual below which relative weights would let one point rule the fit
 _STEPS, _HALVINGS, _TOLERANCE = 100, 30, 1e-12

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calib.errors import AlreadyAppliedError, PointError
-
-Array = NDArray[np.float64]
+from calib.names import Array
 
 TEXT_FIELDS = ("model", "system", "backend", "backend_version")
 COUNT_FIELDS = ("tp", "pp", "isl", "osl")

@@ -23,7 +23,8 @@ import pandas as pd
 from calib.efficiency import decompose
 from calib.errors import CalibError, UsageError
 from calib.fitting import FitResult, SeriesFit
-from calib.gls import Array, solve_gls
+from calib.gls import solve_gls
+from calib.names import Array
 from calib.residual import LOG2
 from calib.stages.steady_state import microbatch_size
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calib.gls import Array
+from calib.names import Array
 from calib.quantiles import t_quantile
 
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from calib.coefficients import Coefficient, CoefficientSet, Reference
+from calib.coefficients import Coefficient, CoefficientSet
 from calib.domain import Place, place
 from calib.errors import (
     AlreadyAppliedError,
@@ -27,6 +27,7 @@ from calib.errors import (
     UsageError,
 )
 from calib.lookup import Allowed, Lookup
+from calib.names import Array, Reference
 from calib.operating_points import (
     BASELINE_FIELD,
     MODEL_FIELD,
@@ -45,7 +46,6 @@ from calib.residual import ResidualForm
 if TYPE_CHECKING:
     from pathlib import Path
 
-Array = NDArray[np.float64]
 Correction = Literal["on", "off"]
 __all__ = ["Codes", "Correction", "Prediction", "Predictor", "load_released"]
 

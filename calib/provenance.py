@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # What only writing needs is imported there: a prediction service reads one file, and starts a fifth sooner for it.
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(PACKAGE, "data")
 SHORT = 12  # hex digits of a digest shown to people and used in folder names
 
 

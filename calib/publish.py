@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from calib import __version__
+from calib._version import __version__
 from calib.coefficients import (
     BalanceFactor,
     BalanceSource,

@@ -6,10 +6,10 @@ The same functions as those of `scipy.stats`, whose import alone takes longer th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
-Array = NDArray[np.float64]
+from calib.names import Array
 
 
 def normal_sf(z: ArrayLike) -> Array:

@@ -15,9 +15,9 @@ from typing import Any
 import pandas as pd
 
 from calib.campaign import Campaign
-from calib.coefficients import Matching, Reference
 from calib.efficiency import decompose
 from calib.errors import NothingReleasedError, PredictionError, ReferenceMismatchError, UsageError
+from calib.names import Matching, Reference
 from calib.operating_points import BASELINE_FIELD, MODEL_FIELD
 from calib.predict import Correction, Predictor
 from calib.provenance import SHORT

@@ -16,14 +16,14 @@ import msgspec
 
 from calib.coefficients import CoefficientSet
 from calib.errors import OutputError, RegistryError, WithdrawnError, printable
-from calib.provenance import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
+from calib.provenance import DATA, SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = "registry.jsonl"
 # Text and os.path rather than pathlib, whose import a prediction service would wait for.
-SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "released")
+SHIPPED = os.path.join(DATA, "released")
 FIRST = "0" * 64
 
 

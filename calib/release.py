@@ -15,11 +15,11 @@ import msgspec
 from calib.coefficients import Coefficient, CoefficientSet
 from calib.drift import Comparison, compare
 from calib.errors import GateFailedError, RegistryError, UsageError
+from calib.names import ONE_PP
 from calib.provenance import SHORT
 from calib.registry import Entry, GateResult, Registry, open_to_append
 
 MAX_ERROR_PP = 5.0
-LEFT_OUT = "leave-one-pp-out"
 NOT_KNOWN = "not known"
 
 
@@ -146,7 +146,7 @@ def _name(c: Coefficient) -> str:
 def _error_gate(candidate: CoefficientSet, backend: str, limit: float) -> GateResult:
     """The left-out error of this form, as the file's own contest states it."""
     scope = "partial" if candidate.pooling == "partial" else "model"
-    way = (backend, candidate.form, scope, candidate.balance_source.step, LEFT_OUT)
+    way = (backend, candidate.form, scope, candidate.balance_source.step, ONE_PP)
     rows = [r for r in candidate.contest if (r.backend, r.form, r.scope, r.balance, r.scheme) == way]
     error = rows[0].mean_abs_error_pp if rows else None
     return GateResult(

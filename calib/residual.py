@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calib.errors import UsageError
-
-Array = NDArray[np.float64]
+from calib.names import Array
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from calib.campaign import Campaign
-from calib.coefficients import BalanceKind, Matching, Reference
-from calib.contest import BACKEND_KEY, IN_SAMPLE, ONE_CONFIGURATION, ONE_MODEL, Data, Way, left_out, mape, thinned
+from calib.contest import ONE_CONFIGURATION, ONE_MODEL, Data, Way, left_out, mape, thinned
 from calib.efficiency import decompose
 from calib.errors import CalibError
 from calib.fitting import fit
+from calib.names import BACKEND_KEY, IN_SAMPLE, BalanceKind, Matching, Reference
 from calib.residual import LOG2_CONCURRENCY
 
 

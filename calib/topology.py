@@ -14,11 +14,11 @@ from typing import Any
 
 from calib.campaign_config import CampaignConfig
 from calib.errors import CampaignError, ContradictionError, UnknownTopologyError
+from calib.names import BACKENDS
 from calib.readers import ReadRun, UnreadableRun
 from calib.readers.deployment import Hint
 
 REQUIRED = ("model", "backend", "backend_version", "system", "gpus", "tp", "pp", "isl", "osl")
-BACKENDS = ("vllm", "sglang", "trtllm")
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calib.coefficients import CoefficientSet
 from calib.curve import Curve, coordinates, fit_curve
 from calib.display import accuracy_html
-from calib.fitting import KEY, POOL_KEY, FitResult
+from calib.fitting import KEY, FitResult
+from calib.names import BACKEND_KEY, IN_SAMPLE, ONE_PP, Array
 from calib.predict import Predictor
 from calib.residual import LOG2, ResidualForm
 
-Array = NDArray[np.float64]
 Train = Callable[[ResidualForm, pd.DataFrame, pd.DataFrame], Array]
 
 PER_MODEL = "balance * (1 - s_model*log2(pp))"
@@ -27,8 +27,6 @@ PER_BACKEND = "balance * (1 - s_backend*log2(pp))"
 FLAT = "1 - c*log2(pp), no balance"
 UNWEIGHTED = "balance * (1 - s_model*log2(pp)), plain least squares as published"
 APPROACHES = (FLAT, UNWEIGHTED, PER_MODEL, PER_BACKEND)
-IN_SAMPLE = "in-sample"
-LEFT_OUT = "leave-one-pp-out"
 POINT = (
     "system",
     "backend",
@@ -83,14 +81,14 @@ def accuracy(fit: FitResult, coefficients: CoefficientSet) -> Accuracy:
     table, form = fit.decomposition.table, fit.form
     flat = LOG2 if form.needs_concurrency else form
     predicted = {
-        (FLAT, IN_SAMPLE): _by_group(flat, table, POOL_KEY, _flat),
-        (FLAT, LEFT_OUT): _by_group(flat, table, POOL_KEY, _left_out(_flat)),
+        (FLAT, IN_SAMPLE): _by_group(flat, table, BACKEND_KEY, _flat),
+        (FLAT, ONE_PP): _by_group(flat, table, BACKEND_KEY, _left_out(_flat)),
         (UNWEIGHTED, IN_SAMPLE): _by_group(LOG2, table, KEY, _unweighted),
-        (UNWEIGHTED, LEFT_OUT): _by_group(LOG2, table, KEY, _left_out(_unweighted)),
+        (UNWEIGHTED, ONE_PP): _by_group(LOG2, table, KEY, _left_out(_unweighted)),
         (PER_MODEL, IN_SAMPLE): predict_points(coefficients, table),
-        (PER_MODEL, LEFT_OUT): _by_group(form, table, KEY, _left_out(_balanced)),
-        (PER_BACKEND, IN_SAMPLE): _by_group(form, table, POOL_KEY, _balanced),
-        (PER_BACKEND, LEFT_OUT): _by_group(form, table, POOL_KEY, _left_out(_balanced)),
+        (PER_MODEL, ONE_PP): _by_group(form, table, KEY, _left_out(_balanced)),
+        (PER_BACKEND, IN_SAMPLE): _by_group(form, table, BACKEND_KEY, _balanced),
+        (PER_BACKEND, ONE_PP): _by_group(form, table, BACKEND_KEY, _left_out(_balanced)),
     }
     parts = []
     for (approach, scheme), values in predicted.items():
@@ -179,6 +177,6 @@ def _summary(points: pd.DataFrame) -> pd.DataFrame:
             }
         )
     table = pd.DataFrame(rows)
-    rank = {name: i for i, name in enumerate((*APPROACHES, IN_SAMPLE, LEFT_OUT))}
+    rank = {name: i for i, name in enumerate((*APPROACHES, IN_SAMPLE, ONE_PP))}
     order = table.assign(_a=table["approach"].map(rank), _s=table["scheme"].map(rank))
     return order.sort_values(["backend", "_a", "_s"], kind="stable", ignore_index=True).drop(columns=["_a", "_s"])

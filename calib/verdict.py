@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from calib.coefficients import Deviation, FormTest, Verdict
+from calib.coefficients import Deviation, FormTest
 from calib.curve import Curve, coordinates, fit_curve, for_points, stated_errors
-from calib.gls import Array, Errors, fit_gls
+from calib.gls import Errors, fit_gls
+from calib.names import Array, Verdict
 from calib.quantiles import chi_square_sf, normal_sf
 from calib.residual import FREE, ResidualForm, WithLevel
 

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import calib
 from calib.campaign import Campaign, Finding, read_campaign
-from calib.coefficients import FILE_NAME, BalanceKind, CoefficientSet, Matching, Reference
+from calib.coefficients import FILE_NAME, CoefficientSet
 from calib.contest import contest
 from calib.drift import compare
 from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
 from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError
 from calib.fitting import FitResult, Pooling, fit
 from calib.integrations.baseline import qualify_baseline
-from calib.provenance import SHORT
+from calib.names import BalanceKind, Matching, Reference
+from calib.provenance import PACKAGE, SHORT
 from calib.publish import coefficient_set
 from calib.quality import screen
 from calib.registry import SHIPPED, Registry
@@ -111,7 +111,7 @@ class Written:
 
 def shipped_campaigns() -> dict[str, Path]:
     """The campaigns that come with calib, by name: from the wheel, or from the repository it is installed from."""
-    package = Path(calib.__file__).parent
+    package = Path(PACKAGE)
     for root in (package / "_measurements", package.parent / "measurements"):
         if root.is_dir():
             return {p.name: p for p in sorted(root.iterdir()) if (p / "campaign.toml").is_file()}

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from calib import Predictor, decompose, fit, load_campaign
+from calib.names import IN_SAMPLE, ONE_PP
 from calib.publish import coefficient_set
-from calib.validation import IN_SAMPLE, LEFT_OUT, PER_MODEL, UNWEIGHTED, accuracy, error_pp, predict_points
+from calib.validation import PER_MODEL, UNWEIGHTED, accuracy, error_pp, predict_points
 
 
 @pytest.fixture(scope="module")
@@ -65,18 +66,18 @@ def test_a_left_out_level_is_predicted_from_the_others_only(simulated):
     (folder / "points.csv").write_text("\n".join(lines) + "\n")
     result = fit(decompose(load_campaign(folder)))
     found = accuracy(result, coefficient_set(result)).points
-    left = found[(found["scheme"] == LEFT_OUT) & (found["approach"] == PER_MODEL) & (found["pp"] == 8)].iloc[0]
+    left = found[(found["scheme"] == ONE_PP) & (found["approach"] == PER_MODEL) & (found["pp"] == 8)].iloc[0]
     balance = result.decomposition.table.set_index("pp").loc[8, "balance_factor"]
     assert left["predicted"] == pytest.approx(balance * (1 - 0.2 * 3), rel=1e-9)
 
 
 def test_what_cannot_be_predicted_lowers_the_coverage_and_not_the_error(calibrated):
     found = calibrated("h200-sglang-trtllm-pp").accuracy
-    r = row(found, "sglang", PER_MODEL, LEFT_OUT)
+    r = row(found, "sglang", PER_MODEL, ONE_PP)
     assert (r["predicted"], r["points"]) == (3, 4)  # 8B has one level: nothing is left to fit it on
     assert np.isfinite(r["mean_abs_error_pp"])
 
 
 def test_left_out_is_worse_than_in_sample_where_each_model_has_its_own_s(vllm):
-    inside, outside = (row(vllm.accuracy, "vllm", PER_MODEL, s)["mean_abs_error_pp"] for s in (IN_SAMPLE, LEFT_OUT))
+    inside, outside = (row(vllm.accuracy, "vllm", PER_MODEL, s)["mean_abs_error_pp"] for s in (IN_SAMPLE, ONE_PP))
     assert outside > inside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calib.gls import Array
+from calib.names import Array
 
 _PENALTY = 3.0  # times log(n): each change point adds a level and a place
 

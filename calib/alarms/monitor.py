@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from calib.gls import Array
+from calib.names import Array
 from calib.quantiles import normal_quantile
 
 Flags = NDArray[np.bool_]

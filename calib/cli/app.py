@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calib import __version__
+from calib._version import __version__
 from calib.cli.output import (
     finding_rows,
     frame_rows,
@@ -334,10 +334,11 @@ def _gates(result: Result, gate_error: float | None, gate_refused: bool) -> None
         raise GateFailedError(f"gate --gate-refused: the form is refused for {names}")
     if gate_error is None:
         return
-    from calib.validation import LEFT_OUT, PER_MODEL
+    from calib.names import ONE_PP
+    from calib.validation import PER_MODEL
 
     table = result.accuracy.summary
-    for row in table[(table["approach"] == PER_MODEL) & (table["scheme"] == LEFT_OUT)].to_dict("records"):
+    for row in table[(table["approach"] == PER_MODEL) & (table["scheme"] == ONE_PP)].to_dict("records"):
         if not row["mean_abs_error_pp"] <= gate_error:  # also where nothing could be predicted
             raise GateFailedError(
                 f"gate --gate-error: the left-out mean error of {row['backend']} is {row['mean_abs_error_pp']:.2f} pp, "

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from calib.errors import AlreadyAppliedError, PointError
+from calib.names import DECIMAL
 from calib.operating_points import APPLIED_FIELD, BASELINE_FIELD, FIELDS, MODEL_FIELD
 from calib.predict import Predictor
 from calib.provenance import read_bytes
 
-# A plain decimal number, as in the tables of a campaign; written again here, since those import pandas.
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = re.compile(DECIMAL, re.ASCII)
 NUMBERS = ("tp", "pp", "dp", "isl", "osl", "concurrency", "balance_factor", BASELINE_FIELD, MODEL_FIELD)
 OUTPUT = ("factor", "factor_stderr", "factor_low95", "factor_high95")
 RATES = tuple(f"predicted_output_tokens_per_s{s}" for s in ("", "_stderr", "_low95", "_high95"))

@@ -18,16 +18,13 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from calib.emulator.law import Law, Log2, checked_residual
 from calib.errors import UsageError
+from calib.names import BACKENDS, Array
 from calib.stages.breakdown import Kind, Step
 from calib.stages.layout import PipelineLayout
 from calib.stages.steady_state import PipelineSteadyState, microbatch_size
-
-Array = NDArray[np.float64]
-BACKENDS = ("vllm", "sglang", "trtllm")
 
 
 class EmulatedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -7,9 +7,8 @@ campaigns run side by side. Tests hold it against the event-driven engine.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from calib.names import Array
 
 
 def step_ends_ms(busy_ms: Array, microbatches: int, steps: int, factors: Array | None = None) -> Array:

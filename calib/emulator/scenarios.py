@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calib.campaign_config import EngineFlag
-from calib.coefficients import Matching, Verdict
 from calib.emulator.law import FromLoad, Hyperbolic, Law, Levels, Log2
 from calib.emulator.physics import EmulatedModel, EngineSpec
 from calib.errors import UsageError
+from calib.names import Matching, Verdict
 
 GPUS = 8
 DEGREES = ((8, 1), (4, 2), (2, 4), (1, 8))  # (tp, pp), in the order they are measured

@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from calib.alarms import Limits
-from calib.coefficients import BalanceKind, Matching, Reference
 from calib.efficiency import SMALLEST_FLOOR
 from calib.errors import NightlyError, UsageError
+from calib.names import BalanceKind, Matching, Reference
 from calib.provenance import decode_problem, read_bytes
 from calib.residual import FORMS
 from calib.workflow import Options

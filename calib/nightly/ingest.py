@@ -12,14 +12,14 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-import calib
 from calib.campaign import Campaign, Finding, file_digest, read_campaign
 from calib.campaign_config import CampaignConfig
 from calib.campaign_files import Runs, read_unit
 from calib.coefficients import FILE_NAME, CoefficientSet
 from calib.errors import CalibError
+from calib.names import IN_SAMPLE
 from calib.nightly.units import decode
-from calib.provenance import sha256_bytes
+from calib.provenance import PACKAGE, sha256_bytes
 from calib.quality import RULES, screen
 from calib.residual import get_form
 from calib.schema import records
@@ -58,7 +58,7 @@ class Outcome:
 @functools.cache
 def code_digest(parts: tuple[str, ...]) -> str:
     """SHA-256 of the source of some modules of calib: what they made before may be another thing now."""
-    root = Path(calib.__file__).parent
+    root = Path(PACKAGE)
     files = [f for p in parts for f in (sorted((root / p).rglob("*.py")) if (root / p).is_dir() else [root / p])]
     return sha256_bytes(b"".join(f.relative_to(root).as_posix().encode() + b"\0" + f.read_bytes() for f in files))
 
@@ -151,7 +151,7 @@ def _series(result: Result) -> Iterable[dict[str, Any]]:
 def _points(result: Result) -> Iterable[dict[str, Any]]:
     """Measured and predicted efficiency [1] of each point, with what another coefficient set needs to predict it."""
     mine = result.accuracy.points
-    shown = mine[(mine["approach"] == _per_model()) & (mine["scheme"] == "in-sample")]
+    shown = mine[(mine["approach"] == _per_model()) & (mine["scheme"] == IN_SAMPLE)]
     predicted = shown["predicted"].tolist()
     for row, value in zip(records(result.decomposition.table), predicted, strict=True):
         own = {k: _plain(row[k]) for k in POINT}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from calib import __version__
+from calib._version import __version__
 from calib.errors import NightlyError, OutputError
 from calib.nightly.compare import Situation, judge, released_sets
 from calib.nightly.config import SETTINGS, Config, check_folders, read_config

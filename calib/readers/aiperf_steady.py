@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calib.names import Array
 from calib.readers.aiperf_records import RecordSummary
 
 BLOCKS = 5  # fewest blocks, each one median request long, from which a spread can be told
 BINS_PER_BLOCK = 8
 MOST_BINS = 4096
 RESAMPLES = 1000
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def steady_state(records: RecordSummary, concurrency: int, rng: np.random.Genera
     return SteadyState(total / window, _bootstrap(tokens, per_block, rng) / total)
 
 
-def steady_span(starts: Floats, ends: Floats, concurrency: int) -> tuple[float, float] | None:
+def steady_span(starts: Array, ends: Array, concurrency: int) -> tuple[float, float] | None:
     """When a start first and last made ``concurrency`` requests be in flight [s]; None where none did."""
     times = np.concatenate([ends, starts])
     change = np.concatenate([np.full(len(ends), -1), np.full(len(starts), 1)])
@@ -85,7 +84,7 @@ def steady_span(starts: Floats, ends: Floats, concurrency: int) -> tuple[float, 
     return (float(reached[0]), float(reached[-1])) if reached.size else None
 
 
-def emitted(at: Floats, first: Floats, end: Floats, osl: Floats) -> Floats:
+def emitted(at: Array, first: Array, end: Array, osl: Array) -> Array:
     """Tokens emitted by each time of ``at``, shape (len(at),), summed over requests of shape (n,).
 
     A sum of steps (first tokens) and ramps (the others). The ramps are summed by their changes of slope, in
@@ -101,11 +100,11 @@ def emitted(at: Floats, first: Floats, end: Floats, osl: Floats) -> Floats:
     times = times[order]
     slopes = np.cumsum(np.concatenate([slope, -slope])[order])
     level = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(times))])
-    total: Floats = np.searchsorted(np.sort(first), at, side="right") + np.interp(at, times, level)
+    total: Array = np.searchsorted(np.sort(first), at, side="right") + np.interp(at, times, level)
     return total
 
 
-def _bootstrap(tokens: Floats, per_block: int, rng: np.random.Generator) -> float:
+def _bootstrap(tokens: Array, per_block: int, rng: np.random.Generator) -> float:
     """Standard error of the sum of ``tokens``, by blocks of ``per_block`` neighbours on a circle."""
     circle = np.concatenate([[0.0], np.cumsum(np.concatenate([tokens, tokens[: per_block - 1]]))])
     blocks = circle[per_block:] - circle[:-per_block]
@@ -114,7 +113,7 @@ def _bootstrap(tokens: Floats, per_block: int, rng: np.random.Generator) -> floa
     return float(blocks[picked].sum(axis=1).std(ddof=1)) * len(tokens) / (draws * per_block)
 
 
-def _seconds(times: NDArray[np.int64], origin: int) -> Floats:
+def _seconds(times: NDArray[np.int64], origin: int) -> Array:
     return (times - origin) / 1e9  # whole numbers are subtracted first: an epoch in ns does not fit a double
 
 

@@ -13,13 +13,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from calib.errors import CampaignError, UnknownTopologyError
+from calib.names import DECIMAL
 from calib.provenance import read_bytes, sha256_bytes
 from calib.readers.base import ReadRun, UnreadableRun
 from calib.schema import COUNTS, IDENTITY, MEASURES
 
 KNOWN = frozenset((*IDENTITY, *MEASURES, "tool", "tool_version")) - {"campaign"}
-# A plain decimal number: float() alone would take 1_000 and the digits of other scripts.
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf)", re.ASCII | re.IGNORECASE)
+NUMBER = re.compile(rf"{DECIMAL}|[+-]?(nan|inf)", re.ASCII | re.IGNORECASE)
 TOPOLOGY = ("gpus", "tp", "pp", "dp", "replicas")
 
 

@@ -12,16 +12,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
 from calib.efficiency import LOG_PARTS
 from calib.errors import printable
 from calib.fitting import FitResult
+from calib.names import Array
 from calib.reporting.plots import alt_text, drawn, plot_efficiency, style
 from calib.reporting.table import varying
 from calib.views import Prediction
 
-Array = NDArray[np.float64]
 MOST_BARS = 40
 MARKERS = "osD^v<>ph*"
 PARTS = {"balance": "#6b7280", "scheduling, as fitted": "#c2410c", "unattributed": "#a78bfa", "left over": "#1f4e8c"}

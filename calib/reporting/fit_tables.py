@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 
 from calib.coefficients import ContestRow
-from calib.contest import IN_SAMPLE, NESTED, ONE_BACKEND, ONE_CONFIGURATION, ONE_MODEL, ONE_PP
+from calib.contest import NESTED, ONE_BACKEND, ONE_CONFIGURATION, ONE_MODEL
 from calib.decisions import decisions, summary
 from calib.efficiency import LOG_PARTS, Decomposition
 from calib.fitting import FitResult
+from calib.names import IN_SAMPLE, ONE_PP
 from calib.reporting.table import CONFIGURATION, Column, Table
 from calib.residual import LOG2_CONCURRENCY
 from calib.schema import records

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from calib.decisions import CALIBRATED_BY_OTHERS, OWN_OPTIMUM, UNCALIBRATED
 from calib.fitting import SeriesFit
+from calib.names import IN_SAMPLE
 from calib.reporting.tables import ReportData
 from calib.schema import records
-from calib.validation import IN_SAMPLE, PER_MODEL
+from calib.validation import PER_MODEL
 
 
 def headline(data: ReportData) -> list[dict[str, str]]:

@@ -8,10 +8,11 @@ from typing import Any
 from calib.campaign import Campaign
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult
+from calib.names import IN_SAMPLE
 from calib.reporting.table import Column, Table
 from calib.residual import LOG2
 from calib.schema import records
-from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, UNWEIGHTED, Accuracy
+from calib.validation import FLAT, PER_BACKEND, UNWEIGHTED, Accuracy
 
 # The published table's own words for each approach, shortened to what tells them apart.
 _APPROACHES = (("flat", FLAT), ("s_per_model", UNWEIGHTED), ("s_mean", PER_BACKEND))

@@ -17,7 +17,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from calib import __version__
+from calib._version import __version__
 from calib.drift import Comparison
 from calib.provenance import SHORT
 from calib.reporting.headline import changes_text, headline

@@ -13,6 +13,7 @@ from calib.campaign import Campaign, Finding
 from calib.coefficients import CoefficientSet
 from calib.efficiency import Decomposition
 from calib.fitting import FitResult, SeriesFit
+from calib.names import IN_SAMPLE
 from calib.reporting.before_after_table import before_after_tables
 from calib.reporting.fit_tables import (
     contest_tables,
@@ -26,7 +27,7 @@ from calib.reporting.published import published_tables
 from calib.reporting.table import CONFIGURATION, Column, Table, number, parameter_text, varying
 from calib.residual import LOG2
 from calib.schema import natural, records
-from calib.validation import FLAT, IN_SAMPLE, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
+from calib.validation import FLAT, PER_BACKEND, PER_MODEL, UNWEIGHTED, Accuracy
 from calib.views import Prediction, prediction
 
 

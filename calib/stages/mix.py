@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calib.coefficients import BalanceKind
 from calib.errors import UsageError
+from calib.names import BalanceKind
 from calib.stages.breakdown import CHUNK_TOKENS, Breakdowns, Step
 from calib.stages.layout import PipelineLayout
 from calib.stages.steady_state import PipelineSteadyState, microbatch_size

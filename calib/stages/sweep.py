@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calib.errors import BreakdownError
+from calib.names import Array
 from calib.stages.breakdown import Breakdowns, Kind, Step
 from calib.stages.layout import PARTITION_RULES, PipelineLayout
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 from calib.errors import OutputError, StoreError
 
 DATABASE_NAME = "history.duckdb"
-SERIES_COLUMNS = ("system", "backend", "backend_version", "model", '"precision"')
 
 # One script a version, applied in order. A script is never edited once it was released: add the next one.
 MIGRATIONS = (
