@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 EXIT_DONE = 0
 EXIT_GATE = 1
 EXIT_USAGE = 2

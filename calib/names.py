@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-
 Verdict = Literal["FIT", "WARN", "REFUSED"]
 Reference = Literal["baseline", "model"]
 Matching = Literal["peak", "matched"]

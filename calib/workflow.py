@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import functools
-import os
-import re
-import shutil
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from calib.campaign import Campaign, Finding, read_campaign
-from calib.coefficients import FILE_NAME, CoefficientSet
-from calib.contest import contest
-from calib.drift import compare
-from calib.efficiency import ERROR_FLOOR, Decomposition, decompose
-from calib.errors import CalibError, CampaignError, NothingToFitError, OutputError, SetAsideError
-from calib.fitting import FitResult, Pooling, fit
-from calib.integrations.baseline import qualify_baseline
+from calib.coefficients import FILE_NAME, SHIPPED, CoefficientSet, Registry, compare
+from calib.errors import CalibError, NothingToFitError, SetAsideError
+from calib.files import SHORT
+from calib.fitting import ERROR_FLOOR, Decomposition, FitResult, Pooling, decompose, fit, to_coefficient_set
+from calib.folders import require_room, taken, write_folder
+from calib.integrations import qualify_baseline
+from calib.judging import (
+    Accuracy,
+    at_every_concurrency,
+    by_the_model,
+    contest_forms,
+    judge_accuracy,
+    vary_choices,
+    vary_physics,
+)
+from calib.measure import DEFAULT_CAMPAIGN, Campaign, Finding, load_campaign
 from calib.names import BalanceKind, Matching, Reference
-from calib.provenance import PACKAGE, SHORT
-from calib.publish import coefficient_set
-from calib.quality import screen
-from calib.registry import SHIPPED, Registry
 from calib.reporting import ReportData, figure_files, render_html, render_json, render_markdown
-from calib.sensitivity import physics, sensitivity
-from calib.stages.breakdown import Breakdowns
-from calib.step_requests import compute_breakdowns
-from calib.validation import Accuracy, accuracy
-from calib.views import at_every_concurrency, by_the_model
 
-DEFAULT_CAMPAIGN = "h200-vllm-pp"
 REPORT_FILES = ("report.html", "report.md", "report.json")
 
 
@@ -79,8 +71,8 @@ class Result:
             coefficients=self.coefficients,
             accuracy=self.accuracy,
             findings=self.findings,
-            sensitivity=tuple(sensitivity(self.campaign, form=self.fit.form.name)),
-            physics=tuple(physics(self.campaign)),
+            sensitivity=tuple(vary_choices(self.campaign, form=self.fit.form.name)),
+            physics=tuple(vary_physics(self.campaign)),
             everywhere=at_every_concurrency(self.decomposition) if self.decomposition.matching == "peak" else None,
             changes=_since_release(self.coefficients),
             model=self.fit if self.decomposition.reference == "model" else by_the_model(self.decomposition),
@@ -107,52 +99,6 @@ class Written:
     folder: Path
     files: tuple[Path, ...]
     new: bool
-
-
-def shipped_campaigns() -> dict[str, Path]:
-    """The campaigns that come with calib, by name: from the wheel, or from the repository it is installed from."""
-    package = Path(PACKAGE)
-    for root in (package / "_measurements", package.parent / "measurements"):
-        if root.is_dir():
-            return {p.name: p for p in sorted(root.iterdir()) if (p / "campaign.toml").is_file()}
-    return {}
-
-
-def find_campaign(name_or_folder: str | Path) -> Path:
-    """A folder that exists, else the shipped campaign of that name.
-
-    Raises
-    ------
-    CampaignError
-        Neither is there.
-    """
-    name, shipped = str(name_or_folder), shipped_campaigns()
-    with contextlib.suppress(OSError, ValueError):  # a name too long, or with a NUL, is no folder
-        if name and Path(name).is_dir():
-            return Path(name)
-    if name in shipped:
-        return shipped[name]
-    raise CampaignError(
-        "is neither a folder nor a shipped campaign",
-        file=name or "''",
-        remedy=f"give a folder, or one of {', '.join(shipped)}",
-    )
-
-
-def load_campaign(
-    name_or_folder: str | Path = DEFAULT_CAMPAIGN, *, breakdowns: bool = True, strict: bool = False
-) -> Campaign:
-    """Read and screen a campaign: a folder with a ``campaign.toml``, or the name of a shipped one.
-
-    Without its breakdown file where ``breakdowns`` is False, as long as there is none. ``strict`` turns warnings into
-    rejections.
-
-    Raises
-    ------
-    CampaignError, ContradictionError, UnknownTopologyError, BreakdownError
-        See `calib.campaign.read_campaign`.
-    """
-    return screen(read_campaign(find_campaign(name_or_folder), breakdowns=breakdowns), strict=strict)
 
 
 def calibrate(name_or_folder: str | Path = DEFAULT_CAMPAIGN, options: Options | None = None) -> Result:
@@ -189,13 +135,13 @@ def calibrate_campaign(campaign: Campaign, options: Options) -> Result:
         )  # fmt: skip
     except NothingToFitError as error:
         raise _with_first_reason(error, set_aside) from None
-    coefficients = publish_fit(result)
-    return Result(campaign, decomposition, result, coefficients, accuracy(result, coefficients))
+    coefficients = coefficient_set(result)
+    return Result(campaign, decomposition, result, coefficients, judge_accuracy(result, coefficients))
 
 
-def publish_fit(result: FitResult) -> CoefficientSet:
+def coefficient_set(result: FitResult) -> CoefficientSet:
     """The coefficient file of a fit with the contest of all forms, as `calib run` writes it and a release needs it."""
-    return coefficient_set(result, contest(result.decomposition))
+    return to_coefficient_set(result, contest_forms(result.decomposition))
 
 
 def _baseline_warnings(campaign: Campaign, reference: Reference) -> dict[tuple[str, str], str]:
@@ -258,7 +204,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
     if found := _already_there(out, coefficients):
         return found
     folder = out / f"{coefficients.created.at[:10]}-{coefficients.digest[:SHORT]}"
-    _require_room(folder)
+    require_room(folder)
     data = result.report_data
     contents = {
         FILE_NAME: coefficients.to_json(),
@@ -271,37 +217,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         return Written(folder, tuple(folder / n for n in contents), new=True)
     if found := _already_there(out, coefficients):  # another job was faster, with the same results
         return found
-    raise _taken(folder)
-
-
-def _require_room(folder: Path) -> None:
-    """Say at once, and not after seconds of drawing, where ``folder`` cannot be made."""
-    try:
-        if folder.exists():
-            raise _taken(folder)
-        parent = next(p for p in folder.absolute().parents if p.exists())
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    if not parent.is_dir():
-        raise _unwritable(folder, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
-    if not os.access(parent, os.W_OK):
-        raise _unwritable(folder, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-
-
-def _taken(folder: Path) -> OutputError:
-    return OutputError(
-        "holds other or incomplete results and is not overwritten",
-        file=folder,
-        remedy="move it away, or choose another folder with --out",
-    )
-
-
-def _unwritable(folder: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"cannot be written ({error.strerror or error}), and nothing was changed",
-        file=folder,
-        remedy="choose a writable folder with --out, or free some space",
-    )
+    raise taken(folder)
 
 
 def _already_there(out: Path, coefficients: CoefficientSet) -> Written | None:
@@ -325,48 +241,6 @@ def _same(path: Path, coefficients: CoefficientSet) -> bool:
         return False
 
 
-def shipped_breakdowns() -> list[Breakdowns]:
-    """The breakdowns of the shipped campaigns, for configurations that need no computing."""
-    loaded = (read_campaign(folder).breakdowns for folder in shipped_campaigns().values())
-    return [b for b in loaded if b is not None]
-
-
-def write_folder(folder: Path, contents: Mapping[str, bytes]) -> bool:
-    """Create ``folder`` with ``contents`` in one step; False where the name is taken, with nothing changed."""
-    temporary: Path | None = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        temporary.chmod(0o755)
-        for name, data in contents.items():
-            (temporary / name).parent.mkdir(exist_ok=True)
-            (temporary / name).write_bytes(data)
-        if folder.exists():
-            return False
-        try:
-            temporary.rename(folder)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another job was faster
-                return False
-            raise
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-    return True
-
-
-def remove_torn(parent: Path) -> None:
-    """Delete what a `write_folder` that was killed has left in ``parent``; only where nobody else writes there."""
-    with contextlib.suppress(OSError):
-        for left in parent.iterdir():
-            if _TORN.fullmatch(left.name):
-                shutil.rmtree(left, ignore_errors=True)
-
-
-_TORN = re.compile(r"\.\d{4,}-.*-[0-9a-f]{12}\.[a-z0-9_]{8}")
-
 _REMEDIES = {
     "no_balance_factor": "compute the steps with `calib breakdown CAMPAIGN --out CAMPAIGN/breakdowns.json` and name that file "
     "under [balance] in campaign.toml",
@@ -384,9 +258,3 @@ def _with_first_reason(error: NothingToFitError, set_aside: list[Finding]) -> Ca
         file=first.source_file or None,
         remedy=_REMEDIES.get(first.rule, "correct the data; `calib decompose` lists every reason"),
     )
-
-
-__all__ = [
-    "Options", "Result", "Written", "calibrate", "calibrate_campaign", "compute_breakdowns", "find_campaign", "load_campaign",
-    "report", "run", "shipped_campaigns", "write_folder",
-]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -15,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from support.paths import SHARED
 
-from calib.coefficients import CoefficientSet
-from calib.registry import SHIPPED, Registry
-from calib.workflow import Result, calibrate, find_campaign
-
-SHARED = Path(os.environ.get("CALIB_SHARED", Path(__file__).parents[2] / "shared"))
+from calib.coefficients.file import CoefficientSet
+from calib.coefficients.registry import SHIPPED, Registry
+from calib.measure.shipped import find_campaign
+from calib.workflow import Result, calibrate
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +68,7 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     """Run the command line as a user would, without the start-up time of a process."""
 
     def call(*arguments: object) -> Outcome:
-        from calib.cli import main
+        from calib.cli.app import main
 
         capsys.readouterr()
         monkeypatch.setattr(sys, "argv", ["calib", *map(str, arguments)])
@@ -145,7 +144,7 @@ def simulated(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def campaign_points():
-    """A series as `calib.verdict` takes it: residuals at given pp levels, one baseline, balance 1."""
+    """A series as `calib.fitting.verdict` takes it: residuals at given pp levels, one baseline, balance 1."""
 
     def make(residual, pp=(2, 4, 8), error=0.02, base=0.02, baseline="a", concurrency=None):
         return pd.DataFrame(

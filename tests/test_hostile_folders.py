@@ -6,14 +6,14 @@ import gzip
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pytest
+from support.paths import DATA
 
 from calib import load_campaign
 from calib.errors import CampaignError
 
-SOURCE = Path(__file__).parent / "data" / "emulated-aiperf"
+SOURCE = DATA / "emulated-aiperf"
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_results_under_a_prefix_in_a_folder_nobody_covers_are_said(folder):
     ],
 )
 def test_a_result_of_another_tool_is_read_whatever_its_name(shared, tmp_path, name):
-    from calib.readers.discover import read_path
+    from calib.measure.readers.discover import read_path
 
     source = next((shared / "samples/other/vllm_bench_serve_inferencex_fork").glob("*.json"))
     (tmp_path / name).write_bytes(source.read_bytes())

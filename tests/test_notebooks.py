@@ -7,13 +7,13 @@ import asyncio
 import json
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
 import calib
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # What each notebook must come to, whatever else it shows.
 SHOWN = {
     "1_from_aiperf_to_coefficients": ("s = 0.198", "FIT", "predicted [tok/s]", "measured [tok/s]", "<svg", "12 runs"),

@@ -6,11 +6,9 @@ import os
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
+from support.paths import ROOT
 
 
 @pytest.fixture(scope="module")

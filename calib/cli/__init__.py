@@ -1,20 +1,31 @@
-"""The command line."""
+"""The command line: thin. One module for each group of commands; results on stdout, the rest on stderr.
 
+Imports every package, inside the commands, so that each loads only what it needs.
+Read first: `app` (the program and its exit codes), then `run_commands`.
+"""
+
+# isort: off
+# In the order in which help lists the commands.
 from calib.cli import (
-    apply_commands,
+    run_commands,
+    registry_commands,
+    predict_command,
+    apply_command,
+    recommend_command,
     data_commands,
     demo_command,
     init_command,
     model_commands,
     nightly_commands,
     plan_command,
-    registry_commands,
 )
+# isort: on
+
 from calib.cli.app import app, main
 
 __all__ = [
     "app",
-    "apply_commands",
+    "apply_command",
     "data_commands",
     "demo_command",
     "init_command",
@@ -22,5 +33,8 @@ __all__ = [
     "model_commands",
     "nightly_commands",
     "plan_command",
+    "predict_command",
+    "recommend_command",
     "registry_commands",
+    "run_commands",
 ]

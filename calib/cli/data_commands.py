@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calib.cli.app import DEFAULT, JsonOption, StrictOption, app
+from calib.cli.app import app
+from calib.cli.options import DEFAULT, JsonOption, StrictOption
 from calib.cli.output import finding_rows, frame_rows, print_findings, print_json, print_runs, print_table
 
 if TYPE_CHECKING:
-    from calib.campaign import Campaign
+    from calib.measure import Campaign
+
 
 PathsArg = Annotated[
     list[str] | None,
@@ -39,7 +41,7 @@ def ingest(paths: PathsArg = None, strict: StrictOption = False, json: JsonOptio
 @app.command()
 def check(paths: PathsArg = None, strict: StrictOption = False, json: JsonOption = False) -> None:
     """What every run is worth: each finding with the figure it saw and its limit, nothing summed up."""
-    from calib.reporting.tables import quality_table
+    from calib.reporting import quality_table
 
     loaded = _load(paths, strict)
     if json:
@@ -61,9 +63,9 @@ def rules(json: JsonOption = False) -> None:
     """Every screening rule with its verdict and its limit."""
     import math
 
-    from calib import efficiency
-    from calib.quality import RULES
-    from calib.reporting.table import Column, Table
+    from calib.fitting import COMPARISON_RULES
+    from calib.measure import RULES
+    from calib.reporting import Column, Table
 
     rows: list[dict[str, object]] = [
         {"rule": r.name, "verdict": r.verdict, "limit": None if math.isnan(r.limit) else r.limit, "meaning": r.meaning}
@@ -71,7 +73,7 @@ def rules(json: JsonOption = False) -> None:
     ]
     rows.append({"rule": "unreadable", "verdict": "REJECT", "limit": None, "meaning": "a run that could not be read"})
     rows.append({"rule": "not_covered", "verdict": "REJECT", "limit": None, "meaning": "results that no entry covers"})
-    rows += [{"rule": n, "verdict": v, "limit": None, "meaning": m} for n, v, m in efficiency.RULES]
+    rows += [{"rule": n, "verdict": v, "limit": None, "meaning": m} for n, v, m in COMPARISON_RULES]
     if json:
         print_json({"rules": rows})
         return
@@ -85,7 +87,7 @@ def rules(json: JsonOption = False) -> None:
 
 
 def _load(paths: list[str] | None, strict: bool) -> list[Campaign]:
-    from calib.workflow import load_campaign
+    from calib.measure import load_campaign
 
     # There may be no breakdowns yet: they are computed from what is ingested.
     return [_paired(load_campaign(p, breakdowns=False, strict=strict)) for p in paths or [DEFAULT]]
@@ -95,8 +97,8 @@ def _paired(campaign: Campaign) -> Campaign:
     """The campaign with what is found where its PP runs are held against their baselines; that needs no balance."""
     from dataclasses import replace
 
-    from calib.efficiency import decompose
     from calib.errors import CalibError
+    from calib.fitting import decompose
 
     try:
         found = decompose(campaign, balance="none").findings

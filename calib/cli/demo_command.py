@@ -14,9 +14,9 @@ from calib.cli.output import note, print_findings, print_json, print_table
 from calib.errors import GateFailedError, UsageError
 
 if TYPE_CHECKING:
-    from calib.emulator.demo import Demo, Progress
-    from calib.emulator.scenarios import Scenario
+    from calib.emulator import Demo, Progress, Scenario
     from calib.workflow import Result, Written
+
 
 FOUND_WITHIN = 0.02  # of the true s, what the demo has to reach
 
@@ -44,12 +44,12 @@ def demo(
 
     A finished run is kept: interrupt it with Ctrl-C, and the same command goes on from there.
     """
-    from calib.emulator.scenarios import SCENARIOS, get_scenario
+    from calib.emulator import SCENARIOS, get_scenario
 
     if list_:
         _list(list(SCENARIOS.values()), json)
         return
-    from calib.emulator.demo import Demo
+    from calib.emulator import Demo
 
     chosen = get_scenario(scenario)
     if not slowdown > 0:
@@ -76,7 +76,7 @@ def demo(
 
 
 def _run(given: Demo) -> None:
-    from calib.emulator.demo import run_demo
+    from calib.emulator import run_demo
 
     done = total = 0
     with _bar() as show:
@@ -119,8 +119,7 @@ def _bar() -> Iterator[Callable[[Progress], None]]:
         yield lambda _: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as RichProgress
+    from rich.progress import BarColumn, Progress as RichProgress, TextColumn
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]} runs"),
@@ -179,7 +178,7 @@ def _print(given: Demo, result: Result, written: Written, row: dict[str, Any]) -
 
 
 def _list(scenarios: list[Scenario], json: bool) -> None:
-    from calib.reporting.table import Column, Table
+    from calib.reporting import Column, Table
 
     rows = tuple({"name": s.name, "verdict": s.verdict, "title": s.title, "teaches": s.teaches} for s in scenarios)
     if json:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calib.cli.app import JsonOption, app
+from calib.cli.app import app
+from calib.cli.options import JsonOption
 from calib.cli.output import note, print_json, print_table, working
 
 if TYPE_CHECKING:
-    from calib.draft import Draft
+    from calib.measure import Draft
 
 
 @app.command("init")
@@ -21,7 +22,7 @@ def init_command(
 ) -> None:
     """Write a commented campaign.toml for a folder of results, and say what could be inferred and what could not."""
     with working("reading results"):
-        from calib.draft import init_campaign
+        from calib.measure import init_campaign
 
         draft = init_campaign(folder)
     if json:
@@ -37,7 +38,7 @@ def init_command(
 
 def _print(draft: Draft) -> None:
     from calib.errors import printable
-    from calib.reporting.table import Column, Table
+    from calib.reporting import Column, Table
 
     columns = (
         Column("field", "field"),

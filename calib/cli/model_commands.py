@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calib.cli.app import DEFAULT, CampaignArg, JsonOption, app
+from calib.cli.app import app
+from calib.cli.options import DEFAULT, CampaignArg, JsonOption
 from calib.cli.output import baseline_rows, baseline_table, note, print_json, print_table
 from calib.errors import GateFailedError, UsageError, printable
-from calib.provenance import write_new
+from calib.files import write_new
 
 if TYPE_CHECKING:
-    from calib.stages.breakdown import BreakdownProvider
+    from calib.pipeline import BreakdownProvider
 
 
 @app.command("explain")
@@ -38,9 +39,8 @@ def explain_command(
     json: JsonOption = False,
 ) -> None:
     """The stage picture of one configuration: stage times, cycle, balance, occupancy."""
-    from calib.explain import explain
-    from calib.stages.breakdown import Breakdowns
-    from calib.workflow import shipped_breakdowns
+    from calib.measure import shipped_breakdowns
+    from calib.pipeline import Breakdowns, explain_stages
 
     if provider not in (None, "roofline", "aiconfigurator"):
         raise UsageError("must be 'roofline' or 'aiconfigurator'", field="--provider", value=provider)
@@ -52,7 +52,7 @@ def explain_command(
     sources = [] if asked else [Breakdowns.load(breakdowns)] if breakdowns else shipped_breakdowns()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        found = explain(
+        found = explain_stages(
             model, system=_system_name(system), backend=backend, tp=tp, pp=pp, concurrency=concurrency, isl=isl, osl=osl,
             partition=partition or ("vllm" if backend == "vllm" else "even"), sources=sources, provider=asked,
             config=model_config,
@@ -74,10 +74,9 @@ def explain_command(
     else:
         print(found.describe())
     if plot is not None:
-        from calib.reporting.plots import figure_bytes
-        from calib.reporting.stage_plot import plot_stages
+        from calib.reporting import draw_stages, figure_bytes
 
-        if not write_new(plot, figure_bytes(plot_stages(found), plot.suffix[1:])):
+        if not write_new(plot, figure_bytes(draw_stages(found), plot.suffix[1:])):
             raise UsageError("exists already and is not overwritten", file=plot, remedy="choose another name")
         note(f"wrote {plot}")
 
@@ -91,8 +90,8 @@ def baseline_command(
     json: JsonOption = False,
 ) -> None:
     """Hold the model's pp = 1 prediction against the campaign's pp = 1 measurements."""
-    from calib.integrations.baseline import qualify_baseline
-    from calib.workflow import load_campaign
+    from calib.integrations import qualify_baseline
+    from calib.measure import load_campaign
 
     found = qualify_baseline(load_campaign(campaign), band_pct=(low, high))
     rows = baseline_rows(found)
@@ -125,8 +124,7 @@ def breakdown(
     ] = None,
 ) -> None:
     """Per-op latencies of a campaign's configurations: decode steps, and mixed prefill and decode steps."""
-    from calib.campaign import read_campaign
-    from calib.workflow import compute_breakdowns, find_campaign
+    from calib.measure import compute_breakdowns, find_campaign, read_campaign
 
     loaded = read_campaign(find_campaign(campaign), breakdowns=False)
     systems = sorted(set(loaded.runs["system"]))
@@ -143,19 +141,19 @@ def _system_name(system: str) -> str:
     """The system a GPU description is of, where a file is given in place of a name."""
     if not system.endswith(".toml"):
         return system
-    from calib.stages.gpu import load_gpu
+    from calib.pipeline import load_gpu
 
     return load_gpu(system).system
 
 
 def _provider(name: str, system: str, versions: dict[str, str] | None = None) -> BreakdownProvider:
     if name == "roofline":
-        from calib.stages.roofline import RooflineProvider
+        from calib.pipeline import RooflineProvider
 
         return RooflineProvider(system)
     if name != "aiconfigurator":
         raise UsageError("must be 'roofline' or 'aiconfigurator'", field="--provider", value=name)
-    from calib.stages.breakdown_aic import AiconfiguratorProvider
+    from calib.pipeline import AiconfiguratorProvider
 
     return AiconfiguratorProvider(system, versions)
 

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calib.cli.app import JsonOption, app
+from calib.cli.app import app
+from calib.cli.options import JsonOption
 from calib.cli.output import note, print_json, working
 from calib.errors import GateFailedError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from calib.nightly import Night
 
+
 ConfigArg = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The nightly configuration.")]
-ConfigOption = Annotated[
+NightlyOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="The nightly configuration; nightly.toml here if left out.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=256, help="Processes that read and fit.")]
@@ -44,8 +46,7 @@ def nightly(
     json: JsonOption = False,
 ) -> None:
     """Find new results, calibrate them, compare with what is released; exit 1 where an alarm is open."""
-    from calib.nightly import Asked
-    from calib.nightly import nightly as run_nightly
+    from calib.nightly import Asked, run_night as run_nightly
 
     asked = Asked(since=_date(since), workers=workers, scheduler=scheduler, wait_s=wait)
     if replay is not None:
@@ -70,7 +71,7 @@ def nightly(
 
 
 def _document(night: Night) -> dict[str, Any]:
-    from calib.nightly.files import summary
+    from calib.nightly import summary
 
     record = summary(night.record) if night.record else {}
     return {
@@ -80,7 +81,7 @@ def _document(night: Night) -> dict[str, Any]:
 
 
 def _show(night: Night) -> None:
-    from calib.nightly.files import render_pager
+    from calib.nightly import render_pager
 
     if night.record is None:
         print("No campaign was found.")
@@ -121,9 +122,9 @@ def _preview(config: Path, asked: Any, json: bool) -> None:
 def _replay(config: Path, night: int, json: bool) -> None:
     from dataclasses import asdict
 
-    from calib.nightly import replay
+    from calib.nightly import replay_night
 
-    found = replay(config, night)
+    found = replay_night(config, night)
     if json:
         print_json([asdict(r) for r in found])
     else:
@@ -140,27 +141,24 @@ def _replay(config: Path, night: int, json: bool) -> None:
 def ack(
     alarm: Annotated[str, typer.Argument(metavar="ID", help="The alarm, as the report names it.")],
     why: Annotated[str, typer.Option("--why", help="Why it may be silent; stands in the reports.")],
-    config: ConfigOption = None,
+    config: NightlyOption = None,
 ) -> None:
     """Silence one alarm until the next change."""
-    from calib.nightly import acknowledge
-    from calib.nightly.config import default_config
-    from calib.nightly.night import place_of
+    from calib.nightly import acknowledge, default_config, job_folders
 
-    made, known = acknowledge(place_of(config or default_config()).out, alarm, why)
+    made, known = acknowledge(job_folders(config or default_config()).out, alarm, why)
     print(f"Acknowledged {made.id} ({known.kind}, {known.series}) until the next change: {made.why}")
 
 
 @store_app.command("check")
-def store_check(config: ConfigOption = None, json: JsonOption = False) -> None:
+def store_check(config: NightlyOption = None, json: JsonOption = False) -> None:
     """Compare digests and counts of the store with what lies on the disk; exit 3 where they differ."""
     from dataclasses import asdict
 
-    from calib.nightly import check
-    from calib.nightly.config import default_config
+    from calib.nightly import check_night_store, default_config
 
     path = config or default_config()
-    problems, counts = check(path)
+    problems, counts = check_night_store(path)
     if json:
         print_json({"problems": [asdict(p) for p in problems], "compared": counts})
     else:
@@ -176,17 +174,16 @@ def store_check(config: ConfigOption = None, json: JsonOption = False) -> None:
 
 @store_app.command("rebuild")
 def store_rebuild(
-    config: ConfigOption = None,
+    config: NightlyOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
     wait: WaitOption = 0.0,
 ) -> None:
     """Delete the store and build it again from raw files and the records of the nights."""
-    from calib.nightly import Asked, rebuild
-    from calib.nightly.config import default_config
+    from calib.nightly import Asked, default_config, rebuild_store
 
     with working("rebuilding"):
-        found = rebuild(config or default_config(), Asked(workers=workers, scheduler=scheduler, wait_s=wait))
+        found = rebuild_store(config or default_config(), Asked(workers=workers, scheduler=scheduler, wait_s=wait))
     for name, reason in found.failed_sources.items():
         note(f"warning: {name}: {reason}")
     print(f"Rebuilt from {found.campaigns} campaigns and {found.nights} nights")
@@ -195,7 +192,7 @@ def store_rebuild(
 @app.command()
 def sql(
     query: Annotated[str, typer.Argument(help="A query in DuckDB's SQL; the store is read-only.")],
-    config: ConfigOption = None,
+    config: NightlyOption = None,
     store: Annotated[
         Path | None, typer.Option("--store", help="The store's folder, instead of a configuration.")
     ] = None,
@@ -205,11 +202,9 @@ def sql(
     import sys
 
     from calib.cli.output import frame_rows
-    from calib.nightly.config import default_config
-    from calib.nightly.night import place_of
-    from calib.store import open_store
+    from calib.nightly import default_config, job_folders, open_store
 
-    with open_store(store or place_of(config or default_config()).store) as opened:
+    with open_store(store or job_folders(config or default_config()).store) as opened:
         frame = opened.sql(query)
     if json:
         print_json(frame_rows(frame))

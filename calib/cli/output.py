@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from calib.campaign import Finding
-    from calib.integrations.baseline import Qualification
+    from calib.integrations import Qualification
+    from calib.measure import Finding
     from calib.reporting import Table
+
 
 SENTENCE = 26  # characters from which a cell may wrap
 NOT_A_TERMINAL = 150  # columns of a table that goes to a file or a pipe
@@ -44,9 +45,9 @@ def print_json(document: object) -> None:
 
 def frame_rows(frame: Any) -> list[dict[str, Any]]:
     """A frame's rows with unknown values as null."""
-    from calib.reporting.render import plain
+    from calib.reporting import json_value
 
-    return [{k: plain(v) for k, v in row.items()} for row in frame.to_dict("records")]
+    return [{k: json_value(v) for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
@@ -97,7 +98,7 @@ def print_table(table: Table, columns: int | None = None) -> None:
 
 def print_runs(runs: Any) -> None:
     """The run table."""
-    from calib.reporting.table import Column, Table
+    from calib.reporting import Column, Table
 
     columns = (
         Column("model", "model"), Column("backend", "backend"), Column("backend_version", "version"),
@@ -114,8 +115,7 @@ def print_runs(runs: Any) -> None:
 
 def print_findings(findings: tuple[Finding, ...]) -> None:
     """Everything that was set aside or corrected in full; warnings by rule, since they repeat over a sweep."""
-    from calib.reporting.table import Column, Table
-    from calib.reporting.tables import quality_table
+    from calib.reporting import Column, Table, quality_table
 
     rejected = tuple(f for f in findings if f.verdict in ("REJECT", "CORRECTED"))
     if rejected:
@@ -155,7 +155,7 @@ def baseline_rows(found: Qualification) -> list[dict[str, Any]]:
 
 def baseline_table(found: Qualification, rows: list[dict[str, Any]]) -> Table:
     """The same as a table."""
-    from calib.reporting.table import Column, Table
+    from calib.reporting import Column, Table
 
     low, high = found.band_pct
     columns = (

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from calib.cli.app import DEFAULT, CampaignArg, FloorOption, JsonOption, MatchingOption, _options, app
+from calib.cli.app import app
+from calib.cli.options import DEFAULT, CampaignArg, FloorOption, JsonOption, MatchingOption, run_options
 from calib.cli.output import frame_rows, note, print_json, print_table, working
 
 
@@ -29,13 +30,12 @@ def plan_command(
 ) -> None:  # fmt: skip
     """Which next runs narrow the interval of s most per GPU-hour, and how many repeats find a drift."""
     with working("planning"):
-        from calib.efficiency import decompose
-        from calib.fitting import fit
-        from calib.plan import PlanOptions, plan
-        from calib.reporting.plan_tables import plan_table
-        from calib.workflow import load_campaign
+        from calib.fitting import decompose, fit
+        from calib.judging import PlanOptions, plan_runs
+        from calib.measure import load_campaign
+        from calib.reporting import plan_table
 
-        options = _options(matching, error_floor, False, "decode")
+        options = run_options(matching, error_floor, False, "decode")
         fitted = fit(
             decompose(load_campaign(campaign), matching=options.matching, error_floor=error_floor), drift=False
         )
@@ -44,7 +44,7 @@ def plan_command(
         )
         names: list[tuple[str, str | None]] = [(str(s.key["model"]), s.key["backend"]) for s in fitted.series]
         wanted = [(m, b) for m, b in names if model in (None, m) and backend in (None, b)]
-        plans = [plan(fitted, model=m, backend=b, options=asked) for m, b in wanted or [(str(model), backend)]]
+        plans = [plan_runs(fitted, model=m, backend=b, options=asked) for m, b in wanted or [(str(model), backend)]]
     if json:
         print_json(
             [

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calib.cli.app import JsonOption, app
+from calib.cli.app import app
+from calib.cli.options import JsonOption, RegistryOption
 from calib.cli.output import note, print_json, print_table
 from calib.errors import GateFailedError, OutputError, UsageError
-from calib.provenance import SHORT, write_new
+from calib.files import SHORT, write_new
 
 if TYPE_CHECKING:
-    from calib.coefficients import CoefficientSet
-    from calib.drift import Comparison
+    from calib.coefficients import CoefficientSet, Comparison
 
-RegistryOption = Annotated[
-    Path | None,
-    typer.Option("--registry", envvar="CALIB_REGISTRY", help="Folder of released files; to read, the shipped one if left out."),
-]  # fmt: skip
 WhyOption = Annotated[str, typer.Option("--why", help="The reason, kept in the registry.")]
 
 
@@ -34,8 +30,7 @@ def show(
 ) -> None:
     """What a coefficient file covers, checked and readable; without a file, what is released."""
     from calib.cli.showing import balance_rows, coefficient_rows, entry_rows, header, release_rows, standing
-    from calib.coefficients import CoefficientSet
-    from calib.registry import SHIPPED, Registry
+    from calib.coefficients import SHIPPED, CoefficientSet, Registry
 
     opened = Registry.open(registry or SHIPPED)
     if file is None:
@@ -56,8 +51,8 @@ def show(
     print_table(balance_rows(loaded))
 
 
-@app.command()
-def compare(
+@app.command("compare")
+def compare_command(
     old: Annotated[str, typer.Argument(help="A coefficient file, or the digest of a released one.")],
     new: Annotated[str, typer.Argument(help="Another one.")],
     registry: RegistryOption = None,
@@ -77,9 +72,9 @@ def compare(
 ) -> None:
     """What moved between two coefficient files, by how many standard errors, and what it does to predictions."""
     from calib.cli.showing import change_rows, moved_rows, prediction_rows
-    from calib.drift import compare as compare_sets
+    from calib.coefficients import compare
 
-    found = compare_sets(_loaded(old, registry), _loaded(new, registry))
+    found = compare(_loaded(old, registry), _loaded(new, registry))
     if json:
         from dataclasses import asdict
 
@@ -103,7 +98,7 @@ def compare(
 def _write_comparison(found: Comparison, out: Path) -> None:
     """The comparison as a page and as Markdown; neither replaces a file of other content."""
     from calib.cli.showing import change_rows, moved_rows, prediction_rows
-    from calib.reporting.render import render_comparison_html, render_comparison_markdown
+    from calib.reporting import render_comparison_html, render_comparison_markdown
 
     tables = (moved_rows(found), change_rows(found), prediction_rows(found))
     for name, text in (
@@ -134,9 +129,7 @@ def release_command(
     json: JsonOption = False,
 ) -> None:
     """Copy a candidate into a registry; refuses REFUSED coefficients and failing gates."""
-    from calib.coefficients import CoefficientSet
-    from calib.registry import Registry
-    from calib.release import release
+    from calib.coefficients import CoefficientSet, Registry, release
 
     folder = _writable(registry)
     entry, comparison = release(
@@ -165,7 +158,7 @@ def withdraw_command(
     registry: RegistryOption = None,
 ) -> None:
     """Withdraw a released file: loading it becomes an error that says why."""
-    from calib.release import withdraw
+    from calib.coefficients import withdraw
 
     entry = withdraw(_writable(registry), digest, why)
     print(f"Withdrew {entry.file} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}: {entry.why}")
@@ -181,8 +174,7 @@ def _writable(registry: Path | None) -> Path:
 
 def _loaded(name: str, registry: Path | None) -> CoefficientSet:
     """A file that exists, else the released one of that digest."""
-    from calib.coefficients import CoefficientSet
-    from calib.registry import SHIPPED, Registry
+    from calib.coefficients import SHIPPED, CoefficientSet, Registry
 
     if Path(name).exists():
         return CoefficientSet.load(name)

@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from calib.coefficients import CoefficientSet
-from calib.drift import Comparison, Key
-from calib.provenance import SHORT
-from calib.recommend import Recommendation
-from calib.registry import Registry
-from calib.reporting.table import CONFIGURATION, Column, Table
+from calib.coefficients import CoefficientSet, Comparison, Key, Registry
+from calib.files import SHORT
+from calib.judging import Recommendation
+from calib.reporting import CONFIGURATION, Column, Table
 
 
 def header(c: CoefficientSet) -> str:

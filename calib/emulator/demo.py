@@ -11,10 +11,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from calib.emulator.aiperf import Say, ensure_aiperf, profile, served
+from calib.emulator.client import Say, ensure_aiperf, profile, served
 from calib.emulator.closed_loop import serve
-from calib.emulator.folder import WORK, Cell, campaign_files, cells, claimed, is_done, keep_files, keep_folder, prepare
-from calib.emulator.results import result_files
+from calib.emulator.demo_folder import (
+    WORK,
+    DemoCell,
+    campaign_files,
+    cells,
+    claimed,
+    is_done,
+    keep_files,
+    keep_folder,
+    prepare,
+)
+from calib.emulator.result_files import result_files
 from calib.emulator.scenarios import Scenario
 from calib.emulator.tokenizer import write_tokenizer
 
@@ -36,7 +46,7 @@ class Demo:
     aiperf_venv: Path | None = None
 
     @property
-    def runs(self) -> list[Cell]:
+    def runs(self) -> list[DemoCell]:
         """Every run of the campaign."""
         return cells(self.scenario, waves=self.waves, seed=self.seed, concurrencies=self.concurrencies)
 
@@ -97,7 +107,7 @@ def _run(demo: Demo, show: Callable[[Progress], None], say: Say) -> Progress:
     return progress
 
 
-def _expected_s(demo: Demo, run: Cell) -> float:
+def _expected_s(demo: Demo, run: DemoCell) -> float:
     """How long a run will take [s]: the engine's own time is known before it is measured."""
     if demo.virtual:
         return VIRTUAL_S
@@ -105,7 +115,7 @@ def _expected_s(demo: Demo, run: Cell) -> float:
     return AIPERF_START_S + demo.slowdown * max(s.end_ms for s in measured) / 1000.0
 
 
-def _virtual(demo: Demo, left: list[Cell], progress: Progress, show: Callable[[Progress], None]) -> Iterator[None]:
+def _virtual(demo: Demo, left: list[DemoCell], progress: Progress, show: Callable[[Progress], None]) -> Iterator[None]:
     for run in left:
         progress.run = run.name
         show(progress)
@@ -115,7 +125,7 @@ def _virtual(demo: Demo, left: list[Cell], progress: Progress, show: Callable[[P
 
 
 def _real(
-    demo: Demo, left: list[Cell], progress: Progress, show: Callable[[Progress], None], say: Say
+    demo: Demo, left: list[DemoCell], progress: Progress, show: Callable[[Progress], None], say: Say
 ) -> Iterator[None]:
     work = demo.folder / WORK
     shutil.rmtree(work, ignore_errors=True)

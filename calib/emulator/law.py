@@ -24,7 +24,7 @@ class _Law(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="l
     """``load`` is the number of requests in the engine, waiting ones left out."""
 
 
-class Log2(_Law, frozen=True, tag="log2"):
+class Log2Law(_Law, frozen=True, tag="log2"):
     """``1 - (s + u*log2(load))*log2(pp)``: the published form, with an overhead that grows with load where u > 0."""
 
     s: float
@@ -40,7 +40,7 @@ class Log2(_Law, frozen=True, tag="log2"):
         return 1.0 - (self.s + self.u * math.log2(max(1, load))) * math.log2(pp)
 
 
-class Hyperbolic(_Law, frozen=True, tag="hyperbolic"):
+class HyperbolicLaw(_Law, frozen=True, tag="hyperbolic"):
     """``1/(1 + k*(pp-1))``: a constant cost per microbatch and stage, k of the cycle."""
 
     k: float
@@ -55,7 +55,7 @@ class Hyperbolic(_Law, frozen=True, tag="hyperbolic"):
         return 1.0 / (1.0 + self.k * (pp - 1))
 
 
-class Power(_Law, frozen=True, tag="power"):
+class PowerLaw(_Law, frozen=True, tag="power"):
     """``pp**-a``."""
 
     a: float
@@ -102,7 +102,7 @@ class FromLoad(_Law, frozen=True, tag="from_load"):
         return (self.above if load >= self.requests else self.below).residual(pp, load)
 
 
-Law = Log2 | Hyperbolic | Power | Levels | FromLoad
+Law = Log2Law | HyperbolicLaw | PowerLaw | Levels | FromLoad
 
 
 def checked_residual(law: Law, pp: int, load: int) -> float:

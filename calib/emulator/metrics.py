@@ -13,7 +13,7 @@ from calib.emulator.physics import EngineSpec
 
 
 @dataclass(frozen=True)
-class Metric:
+class EngineMetric:
     """One series; a counter's ``name`` ends with ``_total``."""
 
     name: str
@@ -38,7 +38,7 @@ class State:
         return cls(engine.running, engine.waiting, engine.prompt_tokens, engine.generated_tokens, engine.finished)
 
 
-def metrics(spec: EngineSpec, state: State) -> list[Metric]:
+def metrics(spec: EngineSpec, state: State) -> list[EngineMetric]:
     """Every series, in the names of ``spec.backend``."""
     return {"vllm": _vllm, "sglang": _sglang, "trtllm": _trtllm}[spec.backend](spec, state)
 
@@ -62,45 +62,45 @@ def scrape(spec: EngineSpec, state: State, url: str) -> dict[str, object]:
     return found
 
 
-def _vllm(spec: EngineSpec, state: State) -> list[Metric]:
+def _vllm(spec: EngineSpec, state: State) -> list[EngineMetric]:
     labels = {"model_name": spec.model.name, "engine": "0"}
     return [
-        Metric("vllm:num_requests_running", "gauge", labels, state.running),
-        Metric("vllm:num_requests_waiting", "gauge", labels, state.waiting),
-        Metric("vllm:prompt_tokens_total", "counter", labels, state.prompt_tokens),
-        Metric("vllm:generation_tokens_total", "counter", labels, state.generated_tokens),
-        Metric("vllm:prefix_cache_queries_total", "counter", labels, state.prompt_tokens),
-        Metric("vllm:prefix_cache_hits_total", "counter", labels, 0),
-        Metric("vllm:request_success_total", "counter", labels | {"finished_reason": "length"}, state.finished),
+        EngineMetric("vllm:num_requests_running", "gauge", labels, state.running),
+        EngineMetric("vllm:num_requests_waiting", "gauge", labels, state.waiting),
+        EngineMetric("vllm:prompt_tokens_total", "counter", labels, state.prompt_tokens),
+        EngineMetric("vllm:generation_tokens_total", "counter", labels, state.generated_tokens),
+        EngineMetric("vllm:prefix_cache_queries_total", "counter", labels, state.prompt_tokens),
+        EngineMetric("vllm:prefix_cache_hits_total", "counter", labels, 0),
+        EngineMetric("vllm:request_success_total", "counter", labels | {"finished_reason": "length"}, state.finished),
     ]
 
 
-def _sglang(spec: EngineSpec, state: State) -> list[Metric]:
+def _sglang(spec: EngineSpec, state: State) -> list[EngineMetric]:
     labels = {
         "model_name": spec.model.name, "engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0",
     }  # fmt: skip
     return [
-        Metric("sglang:num_running_reqs", "gauge", labels, state.running),
-        Metric("sglang:num_queue_reqs", "gauge", labels, state.waiting),
-        Metric("sglang:prompt_tokens_total", "counter", labels, state.prompt_tokens),
-        Metric("sglang:generation_tokens_total", "counter", labels, state.generated_tokens),
-        Metric("sglang:cached_tokens_total", "counter", labels | {"cache_source": "device"}, 0),
-        Metric("sglang:num_requests_total", "counter", labels, state.finished),
+        EngineMetric("sglang:num_running_reqs", "gauge", labels, state.running),
+        EngineMetric("sglang:num_queue_reqs", "gauge", labels, state.waiting),
+        EngineMetric("sglang:prompt_tokens_total", "counter", labels, state.prompt_tokens),
+        EngineMetric("sglang:generation_tokens_total", "counter", labels, state.generated_tokens),
+        EngineMetric("sglang:cached_tokens_total", "counter", labels | {"cache_source": "device"}, 0),
+        EngineMetric("sglang:num_requests_total", "counter", labels, state.finished),
     ]
 
 
-def _trtllm(spec: EngineSpec, state: State) -> list[Metric]:
+def _trtllm(spec: EngineSpec, state: State) -> list[EngineMetric]:
     labels = {"model_name": spec.model.name, "engine_type": "trtllm"}
     degrees = {
         "tensor_parallel_size": str(spec.tp), "pipeline_parallel_size": str(spec.pp), "gpu_count": str(spec.gpus),
     }  # fmt: skip
     return [
-        Metric("trtllm_parallel_config_info", "gauge", degrees, 1),
-        Metric("trtllm_num_requests_running", "gauge", labels, state.running),
-        Metric("trtllm_num_requests_waiting", "gauge", labels, state.waiting),
-        Metric("trtllm_prompt_tokens_total", "counter", labels, state.prompt_tokens),
-        Metric("trtllm_generation_tokens_total", "counter", labels, state.generated_tokens),
-        Metric("trtllm_kv_cache_reused_blocks_total", "counter", labels, 0),
-        Metric("trtllm_kv_cache_missed_blocks_total", "counter", labels, -(-state.prompt_tokens // 32)),
-        Metric("trtllm_request_success_total", "counter", labels | {"finished_reason": "length"}, state.finished),
+        EngineMetric("trtllm_parallel_config_info", "gauge", degrees, 1),
+        EngineMetric("trtllm_num_requests_running", "gauge", labels, state.running),
+        EngineMetric("trtllm_num_requests_waiting", "gauge", labels, state.waiting),
+        EngineMetric("trtllm_prompt_tokens_total", "counter", labels, state.prompt_tokens),
+        EngineMetric("trtllm_generation_tokens_total", "counter", labels, state.generated_tokens),
+        EngineMetric("trtllm_kv_cache_reused_blocks_total", "counter", labels, 0),
+        EngineMetric("trtllm_kv_cache_missed_blocks_total", "counter", labels, -(-state.prompt_tokens // 32)),
+        EngineMetric("trtllm_request_success_total", "counter", labels | {"finished_reason": "length"}, state.finished),
     ]

@@ -1,6 +1,6 @@
 """How long each stage of an emulated engine takes for one microbatch.
 
-Per-op latencies go through `calib.stages.layout`, so that an emulated stage holds what calib believes it holds. With n
+Per-op latencies go through `calib.pipeline.layout`, so that an emulated stage holds what calib believes it holds. With n
 requests in a microbatch on ``tp`` of G GPUs, and ``u = n*G/tp`` the batch that would load a TP=G engine as much,
 
     scale(u) = 1 + (u/knee)^2
@@ -19,12 +19,11 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from calib.emulator.law import Law, Log2, checked_residual
+from calib.arrays import Array
+from calib.emulator.law import Law, Log2Law, checked_residual
 from calib.errors import UsageError
-from calib.names import BACKENDS, Array
-from calib.stages.breakdown import Kind, Step
-from calib.stages.layout import PipelineLayout
-from calib.stages.steady_state import PipelineSteadyState, microbatch_size
+from calib.names import BACKENDS
+from calib.pipeline import PipelineLayout, PipelineSteadyState, Step, StepKind, microbatch_size
 
 
 class EmulatedModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -67,7 +66,7 @@ class EngineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """
 
     model: EmulatedModel = EmulatedModel()
-    law: Law = Log2(0.2)
+    law: Law = Log2Law(0.2)
     gpus: int = 8
     tp: int = 8
     pp: int = 1
@@ -120,7 +119,7 @@ def steady_state(spec: EngineSpec, n: int, concurrency: int | None = None) -> Pi
     return PipelineSteadyState(layout, concurrency)
 
 
-def breakdown_step(spec: EngineSpec, *, concurrency: int, isl: int, osl: int, kind: Kind = "decode") -> Step:
+def breakdown_step(spec: EngineSpec, *, concurrency: int, isl: int, osl: int, kind: StepKind = "decode") -> Step:
     """The step that calib is told of: the engine's own latencies at this concurrency, for the breakdown file."""
     n = microbatch_size(concurrency, spec.pp)
     tokens = {"decode": 0, "mixed": min(isl, spec.chunk_tokens), "prefill": spec.chunk_tokens}[kind]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calib.campaign_config import EngineFlag
-from calib.emulator.law import FromLoad, Hyperbolic, Law, Levels, Log2
+from calib.emulator.law import FromLoad, HyperbolicLaw, Law, Levels, Log2Law
 from calib.emulator.physics import EmulatedModel, EngineSpec
 from calib.errors import UsageError
+from calib.measure import EngineFlag
 from calib.names import Matching, Verdict
 
 GPUS = 8
@@ -68,7 +68,7 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario(
             "clean-log2", "An engine that follows 1 - 0.2*log2(pp)",
             "the whole loop: s is found, its interval holds the truth, and the form fits",
-            Log2(S), "FIT", truth=S,
+            Log2Law(S), "FIT", truth=S,
         ),
         Scenario(
             "cliff", "An engine that breaks at TP2/PP4",
@@ -78,34 +78,35 @@ SCENARIOS: dict[str, Scenario] = {
         Scenario(
             "non-monotone", "An engine whose efficiency rises from PP=2 to PP=4 under load",
             "below 16 requests the law holds, above it does not: one s would hide that, so the form is refused",
-            FromLoad(16, below=Log2(S), above=Levels({2: 0.55, 4: 0.72, 8: 0.4})), "REFUSED",
+            FromLoad(16, below=Log2Law(S), above=Levels({2: 0.55, 4: 0.72, 8: 0.4})), "REFUSED",
             matching="matched", backend="trtllm",
         ),
         Scenario(
             "unsaturated", "A sweep that ends before the engine is saturated",
             "throughput still rises at the last concurrency, so the peaks are not known to be peaks",
-            Log2(S), "FIT", truth=S, knee=80.0, concurrencies=(8, 16, 24), rules=frozenset({"peak_at_edge"}),
+            Log2Law(S), "FIT", truth=S, knee=80.0, concurrencies=(8, 16, 24), rules=frozenset({"peak_at_edge"}),
         ),
         Scenario(
             "early-end", "PP engines that end outputs early, although told not to",
             "outputs shorter than asked for: tokens, and so throughputs, are not those of the workload",
-            Log2(S), "FIT", rules=frozenset({"early_end", "osl_differs"}), changes={4: {"early_end": 0.5}, 8: {"early_end": 0.7}},
+            Log2Law(S), "FIT", rules=frozenset({"early_end", "osl_differs"}),
+            changes={4: {"early_end": 0.5}, 8: {"early_end": 0.7}},
         ),
         Scenario(
             "engine-flag", "PP engines without the asynchronous scheduling that the baseline has",
             "a flag that differs from the baseline's is charged to the pipeline: efficiencies are 2 to 5 % below the law's",
-            Log2(S), "FIT", rules=frozenset({"engine_flags"}),
+            Log2Law(S), "FIT", rules=frozenset({"engine_flags"}),
             changes={pp: {"penalty": 0.06} for pp in _PP}, flags={pp: {"async_scheduling": False} for pp in _PP},
         ),
         Scenario(
             "growing-overhead", "An engine whose overhead grows with load",
             "s = 0.08 + 0.035*log2(C): one s holds for one load only, and calib warns that it drifts",
-            Log2(0.08, 0.035), "FIT", backend="sglang", matching="matched",
+            Log2Law(0.08, 0.035), "FIT", backend="sglang", matching="matched",
         ),
         Scenario(
             "constant-cost", "An engine with a constant cost per microbatch and stage",
             "the truth is 1/(1 + 0.27*(pp-1)), near 1 - 0.22*log2(pp) at three levels: FIT does not prove a form",
-            Hyperbolic(0.27), "FIT", backend="sglang",
+            HyperbolicLaw(0.27), "FIT", backend="sglang",
         ),
     )
 }  # fmt: skip

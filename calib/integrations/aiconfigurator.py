@@ -1,6 +1,6 @@
 """``aiconfigurator-core`` (extra ``aic``) as the prediction model: its ideal step latencies, corrected by a coefficient file.
 
-Ideal step latencies come from the package, balance and occupancy from `calib.stages`, the residual from the file. Throughput
+Ideal step latencies come from the package, balance and occupancy from `calib.pipeline`, the residual from the file. Throughput
 follows the cycle and is calibrated; TTFT and TPOT follow the traversal, and are corrected in structure only. Concurrency is
 a target: C requests are in flight, in microbatches of ``ceil(C/pp)``, where the package's own figure is its batch size times pp.
 """
@@ -11,16 +11,21 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from calib.coefficients import MODEL_FIELD, Correction, Prediction, Predictor
 from calib.errors import BreakdownError
-from calib.operating_points import MODEL_FIELD
-from calib.predict import Correction, Prediction, Predictor
-from calib.recommend import Candidate, require_reference, shapes
-from calib.stages.breakdown import BreakdownProvider, Breakdowns, Kind, StepRequest
-from calib.stages.latency import NOT_CALIBRATED, Latency, traversal_latency
-from calib.stages.mix import ideal_throughput, steady_state
-from calib.stages.steady_state import microbatch_size
-
-__all__ = ["Engine", "EnginePoint", "Ideal", "Result"]
+from calib.judging import Candidate, gpu_layouts, require_reference
+from calib.pipeline import (
+    NOT_CALIBRATED,
+    BreakdownProvider,
+    Breakdowns,
+    Latency,
+    StepKind,
+    StepRequest,
+    ideal_throughput,
+    microbatch_size,
+    steady_state_of,
+    traversal_latency,
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Ideal:
 
 
 @dataclass(frozen=True)
-class Result:
+class EngineResult:
     """A calibrated throughput per replica, with the ideal it came from."""
 
     point: EnginePoint
@@ -84,13 +89,13 @@ class Result:
         }  # fmt: skip
 
 
-class Engine:
+class IdealEngine:
     """A provider of step latencies, with a coefficient file of ``reference = "model"`` on top.
 
     Parameters
     ----------
     provider
-        E.g. `calib.stages.breakdown_aic.AiconfiguratorProvider`.
+        E.g. `calib.pipeline.providers.kernel_tables.AiconfiguratorProvider`.
     partition
         How the backend splits layers over stages: ``vllm`` or ``even``.
     """
@@ -114,7 +119,7 @@ class Engine:
         at = {name: getattr(point, name) for name in ("tp", "pp", "isl", "osl", "concurrency")}
         throughput = ideal_throughput(both, point.model, point.backend, **at)
         assert throughput is not None  # both steps are there
-        state = steady_state(decode, self._partition, point.concurrency)
+        state = steady_state_of(decode, self._partition, point.concurrency)
         return Ideal(
             throughput=throughput,
             balance_factor=state.balance_factor,
@@ -135,7 +140,7 @@ class Engine:
         allow_refused: Collection[str] = (),
         extrapolate: bool | Collection[str] = False,
         correction: Correction = "on",
-    ) -> Result:
+    ) -> EngineResult:
         """Calibrated output throughput [tok/s] of one replica; ``backend_version`` is the engine's that is deployed.
 
         Raises
@@ -153,7 +158,7 @@ class Engine:
             "balance_factor": ideal.balance_factor * ideal.occupancy, MODEL_FIELD: ideal.throughput,
         } | ({} if precision is None else {"precision": precision})  # fmt: skip
         made = predictor.throughput(table, allow_refused=allow_refused, extrapolate=extrapolate, correction=correction)
-        return Result(point, ideal, made)
+        return EngineResult(point, ideal, made)
 
     def candidates(self, point: EnginePoint, gpus: int, concurrencies: Collection[int]) -> list[Candidate]:
         """Every (tp, pp, replicas) of ``gpus`` GPUs in powers of two, at every concurrency that the replicas share evenly.
@@ -161,7 +166,7 @@ class Engine:
         Configurations that the tables do not cover are left out.
         """
         found = []
-        for tp, pp, replicas in shapes(gpus):
+        for tp, pp, replicas in gpu_layouts(gpus):
             for c in sorted({c for c in concurrencies if c % replicas == 0}):
                 at = replace(point, tp=tp, pp=pp, concurrency=c // replicas)
                 try:
@@ -177,7 +182,7 @@ class Engine:
                 )  # fmt: skip
         return found
 
-    def _request(self, point: EnginePoint, kind: Kind) -> StepRequest:
+    def _request(self, point: EnginePoint, kind: StepKind) -> StepRequest:
         return StepRequest(
             model=point.model, backend=point.backend, system=point.system, tp=point.tp, pp=point.pp,
             concurrency=point.concurrency, isl=point.isl, osl=point.osl, status="computed", config=point.config, kind=kind,

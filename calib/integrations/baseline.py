@@ -1,8 +1,8 @@
 """Is the model's own pp = 1 prediction good enough to hang a PP coefficient on?
 
 A residual with ``reference = "model"`` is only as good as its baseline, so the pp = 1 prediction is held against the pp = 1
-measurements of the campaign, one concurrency at a time. The prediction is the closed loop of `calib.stages.mix`: C requests
-generate OSL tokens each in OSL steps, some of them mixed with prefill::
+measurements of the campaign, one concurrency at a time. The prediction is the closed loop of `calib.pipeline.workload`: C
+requests generate OSL tokens each in OSL steps, some of them mixed with prefill::
 
     throughput = C * OSL / (n_decode * t_decode + n_mixed * t_mixed)          per replica [tok/s]
 
@@ -15,14 +15,10 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from calib.campaign import Campaign
 from calib.errors import BreakdownError, NothingToFitError, UsageError
 from calib.integrations.replay import Role, RoleConfig, materialize_role
-from calib.quality import usable
-from calib.schema import records
-from calib.stages.gpu import load_gpu
-from calib.stages.mix import ideal_throughput
-from calib.stages.model_shape import load_shape
+from calib.measure import Campaign, records, usable
+from calib.pipeline import ideal_throughput, load_gpu, load_shape
 
 BAND_PCT = (-15.0, 15.0)
 _RESERVED = 0.1  # share of the memory that engines keep for activations and workspaces

@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from calib.campaign_config import CONFIG_NAME, parse_config
-from calib.campaign_files import covered_units
 from calib.errors import CalibError, MissingExtraError, NightlyError, printable
-from calib.nightly.ingest import READING, Outcome, code_digest, ingest
+from calib.files import read_bytes
+from calib.measure import CONFIG_NAME, covered_units, parse_config
+from calib.nightly.campaign_task import READING, Outcome, calibrate_folder, code_digest
+from calib.nightly.read_cache import read_batch
 from calib.nightly.remote import is_url, mirror_of, sync
-from calib.nightly.scan import Seen, scan, unit_signatures
-from calib.nightly.units import read_batch
+from calib.nightly.scan import ScannedCampaign, scan_campaign, unit_signatures
+from calib.nightly.store.writer import Writer
 from calib.nightly.workers import Died, Workers
-from calib.provenance import read_bytes
-from calib.store import Writer
 from calib.workflow import Options
 
 BATCH = 16  # results a task
@@ -25,23 +24,23 @@ LARGE = 8 * 2**20  # bytes of files, from which a result is a task of its own
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCampaigns:
     """The campaign folders of all sources, and the sources, or files behind URLs, that could not be looked into: name -> why."""
 
-    campaigns: Mapping[str, Seen]
+    campaigns: Mapping[str, ScannedCampaign]
     failed: Mapping[str, str]
 
 
-def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True) -> Found:
+def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True) -> FoundCampaigns:
     """Look through every source; URLs are mirrored first, where ``fetch`` is True."""
-    campaigns: dict[str, Seen] = {}
+    campaigns: dict[str, ScannedCampaign] = {}
     failed: dict[str, str] = {}
     for source in sources:
         try:
             root = root_of(source, base, store)
             if is_url(source) and fetch:
                 failed |= {f"{source.rstrip('/')}/{name}": why for name, why in sync(source, root).left_out.items()}
-            for seen in scan(source, root, failed):
+            for seen in scan_campaign(source, root, failed):
                 if seen.key in campaigns:
                     failed[f"{seen.key} (again)"] = (
                         "two folders bear this name, and one of them is left out; rename one"
@@ -49,7 +48,7 @@ def find(sources: Sequence[str], base: Path, store: Path, *, fetch: bool = True)
                 campaigns.setdefault(seen.key, seen)
         except (NightlyError, MissingExtraError) as error:
             failed[source] = f"{error.problem}; {error.remedy}" if error.remedy else error.problem
-    return Found(dict(sorted(campaigns.items())), failed)
+    return FoundCampaigns(dict(sorted(campaigns.items())), failed)
 
 
 def root_of(source: str, base: Path, store: Path) -> Path:
@@ -57,7 +56,7 @@ def root_of(source: str, base: Path, store: Path) -> Path:
     return mirror_of(store, source) if is_url(source) else Path(os.path.normpath(base / source))
 
 
-def locate(key: str, sources: Sequence[str], base: Path, store: Path) -> Path | None:
+def folder_of_campaign(key: str, sources: Sequence[str], base: Path, store: Path) -> Path | None:
     """The folder of a campaign by its key; None where no configured source has it."""
     for source in sorted(sources, key=len, reverse=True):
         if within(key, source):
@@ -73,7 +72,7 @@ def within(key: str, source: str) -> bool:
 
 
 def read_campaigns(
-    writer: Writer, work: Sequence[Seen], workers: Workers, *, commits: bool = True
+    writer: Writer, work: Sequence[ScannedCampaign], workers: Workers, *, commits: bool = True
 ) -> tuple[dict[str, Path], int, dict[str, str]]:
     """Read what changed of the campaigns; returns the cache part of each, how many results were read, and who failed.
 
@@ -123,7 +122,7 @@ def read_campaigns(
     return parts, sum(len(batch) for _, batch in tasks), failed
 
 
-def _wanted(seen: Seen, code: str) -> dict[str, str]:
+def _wanted(seen: ScannedCampaign, code: str) -> dict[str, str]:
     """The results of a campaign with the signature of each; none where its campaign.toml is not usable."""
     try:
         config = parse_config(read_bytes(seen.folder / CONFIG_NAME), file=seen.folder / CONFIG_NAME)
@@ -134,7 +133,7 @@ def _wanted(seen: Seen, code: str) -> dict[str, str]:
     return unit_signatures(sorted(names), seen.stamps, code)
 
 
-def _batches(seen: Seen, units: Sequence[str]) -> Iterator[list[str]]:
+def _batches(seen: ScannedCampaign, units: Sequence[str]) -> Iterator[list[str]]:
     sizes: dict[str, int] = dict.fromkeys(units, 0)
     for name, stamp in seen.stamps.items():
         at = name
@@ -156,13 +155,13 @@ def _batches(seen: Seen, units: Sequence[str]) -> Iterator[list[str]]:
 
 
 def fit_campaigns(
-    work: Sequence[Seen], parts: Mapping[str, Path], options: Options, reports: Path | None, workers: Workers
+    work: Sequence[ScannedCampaign], parts: Mapping[str, Path], options: Options, reports: Path | None, workers: Workers
 ) -> dict[str, Outcome]:
     """Screen and fit each campaign, by key; a campaign whose worker died is failed."""
     out = str(reports) if reports else None
     tasks = [(str(s.folder), str(parts[s.key]) if s.key in parts else None, options, out) for s in work]
     found: dict[str, Outcome] = {}
-    for number, result in workers.map(ingest, tasks):
+    for number, result in workers.map(calibrate_folder, tasks):
         key = work[number].key
         if isinstance(result, Died):
             found[key] = Outcome(failure=f"{key}: could not be fitted: {result.reason}")

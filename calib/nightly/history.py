@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calib.alarms import Measured
-from calib.nightly.record import CampaignNight, Record
+from calib.nightly.alarms.gates import Series
+from calib.nightly.alarms.series import Measured
+from calib.nightly.record import CampaignNight, NightRecord
 
-Series = tuple[str, str, str, str | None, str | None]
-SERIES = ("system", "backend", "backend_version", "model", "precision")
-CONFIGURATION = (*SERIES, "tp", "pp", "concurrency", "isl", "osl")
+SERIES_FIELDS = ("system", "backend", "backend_version", "model", "precision")
+CONFIGURATION = (*SERIES_FIELDS, "tp", "pp", "concurrency", "isl", "osl")
 FITTED = ("new", "changed", "refitted")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Measurement:
     """A campaign as one night measured it, with its rows of the record."""
 
     night: int
@@ -35,14 +35,14 @@ class Entry:
         """What the stage model explains of each point [1]: the content of the latencies, whatever they call themselves."""
         return {tuple(r[n] for n in CONFIGURATION): r["explained"] for r in self.points if r.get("explained")}
 
-    def agrees(self, other: Entry) -> bool:
+    def agrees(self, other: Measurement) -> bool:
         """Whether two entries can be compared: the same basis, and the same latencies at the points that both have."""
         mine, theirs = self.latencies, other.latencies
         return self.basis == other.basis and all(
             math.isclose(mine[k], theirs[k], rel_tol=1e-9) for k in mine.keys() & theirs.keys()
         )
 
-    def shares_a_point(self, other: Entry) -> bool:
+    def shares_a_point(self, other: Measurement) -> bool:
         """Whether both have the very same measurement somewhere."""
         mine, theirs = ({(tuple(r[n] for n in CONFIGURATION), r["measured"]) for r in e.points} for e in (self, other))
         return bool(mine & theirs)
@@ -53,14 +53,15 @@ class Entry:
         return {f"{r['backend']} on {r['system']}" for r in self.series}
 
 
-def entries(records: Iterable[Record]) -> list[Entry]:
+def entries(records: Iterable[NightRecord]) -> list[Measurement]:
     """Every fitted campaign of every night, in order."""
     found = []
     for record in records:
         series, points = _by_campaign(record.series), _by_campaign(record.points)
         fitted = (c for c in record.campaigns if c.status in FITTED and c.digest)
         found += [
-            Entry(record.night, c, tuple(series.get(c.campaign, ())), tuple(points.get(c.campaign, ()))) for c in fitted
+            Measurement(record.night, c, tuple(series.get(c.campaign, ())), tuple(points.get(c.campaign, ())))
+            for c in fitted
         ]
     return found
 
@@ -72,12 +73,12 @@ def _by_campaign(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[st
     return found
 
 
-def latest(found: Sequence[Entry]) -> list[Entry]:
+def latest(found: Sequence[Measurement]) -> list[Measurement]:
     """Every measurement once: of a campaign that grew its last state, of one that was measured anew each of them.
 
     It grew where it still has a point of the night before, to the last digit; a new measurement has none.
     """
-    kept: dict[str, list[Entry]] = {}
+    kept: dict[str, list[Measurement]] = {}
     for e in found:
         own = kept.setdefault(e.campaign.campaign, [])
         if own and own[-1].shares_a_point(e):
@@ -88,11 +89,11 @@ def latest(found: Sequence[Entry]) -> list[Entry]:
 
 def series_key(row: Mapping[str, Any]) -> Series:
     """The series a row belongs to."""
-    system, backend, version, model, precision = (row[n] for n in SERIES)
+    system, backend, version, model, precision = (row[n] for n in SERIES_FIELDS)
     return (system, backend, version, model, precision)
 
 
-def measurements(found: Iterable[Entry]) -> dict[tuple[Series, str], list[Measured]]:
+def measurements(found: Iterable[Measurement]) -> dict[tuple[Series, str], list[Measured]]:
     """For each series and parameter its measurements, in order of nights; several of one night stand one after another."""
     rows: dict[tuple[Series, str], list[Measured]] = {}
     for e in found:

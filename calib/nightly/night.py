@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,34 +9,32 @@ from pathlib import Path
 import msgspec
 
 from calib._version import __version__
+from calib.coefficients import Registry
 from calib.errors import NightlyError, OutputError
-from calib.nightly.compare import Situation, judge, released_sets
-from calib.nightly.config import SETTINGS, Config, check_folders, read_config
-from calib.nightly.files import contents
+from calib.files import SHORT, now_utc, sha256_bytes, user_name
+from calib.folders import remove_torn, write_folder
+from calib.nightly.campaign_task import Outcome
 from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures, within
 from calib.nightly.history import FITTED, entries
-from calib.nightly.importing import import_record, import_records, put_outcome
-from calib.nightly.ingest import RULING, Outcome, code_digest
-from calib.nightly.record import Ack, CampaignNight, Record, Status, read_acks, read_records
-from calib.nightly.scan import Seen, changes
+from calib.nightly.into_store import import_record, import_records, put_outcome
+from calib.nightly.job_config import SETTINGS, Config
+from calib.nightly.judge import judge
+from calib.nightly.outputs import contents
+from calib.nightly.record import Ack, CampaignNight, CampaignStatus, NightRecord, read_acks, read_nights
+from calib.nightly.scan import ScannedCampaign, changes
+from calib.nightly.setup import (
+    Asked,
+    JobFolders,
+    fingerprint_of,
+    fit_stamp,
+    gone_campaigns,
+    job_folders,
+    nanoseconds_of,
+)
+from calib.nightly.situation import Situation, released_sets
+from calib.nightly.store.writer import CampaignRow, Stamp, Writer, open_writer
 from calib.nightly.trends import trends
 from calib.nightly.workers import choose
-from calib.provenance import SHORT, now_utc, sha256_bytes, user_name
-from calib.registry import Registry
-from calib.store import CampaignRow, Stamp, Writer, open_writer
-from calib.workflow import remove_torn, write_folder
-
-REPORTS = "reports"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What one call of the job is asked to do differently."""
-
-    since: dt.date | None = None
-    workers: int = 1
-    scheduler: str | None = None
-    wait_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class Night:
     ``record`` is None where there is no night yet. ``read`` counts the results that were really read.
     """
 
-    record: Record | None
+    record: NightRecord | None
     folder: Path | None
     new: bool
     read: int
@@ -60,40 +57,7 @@ class Night:
         return sum(a.acknowledged is None for a in self.record.alarms) if self.record else 0
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The folders of a configuration."""
-
-    config: Config
-    base: Path
-
-    @property
-    def store(self) -> Path:
-        return self.base / self.config.store
-
-    @property
-    def out(self) -> Path:
-        return self.base / self.config.out
-
-    @property
-    def reports(self) -> Path:
-        return self.out / REPORTS
-
-
-def place_of(path: Path) -> _Place:
-    """The configuration at ``path`` and where its folders are.
-
-    Raises
-    ------
-    NightlyError
-        See `calib.nightly.config.read_config`.
-    """
-    config, base = read_config(path), path.resolve().parent
-    check_folders(config, base, path)
-    return _Place(config, base)
-
-
-def nightly(path: Path, asked: Asked | None = None) -> Night:
+def run_night(path: Path, asked: Asked | None = None) -> Night:
     """Run the job of a configuration.
 
     Raises
@@ -103,7 +67,7 @@ def nightly(path: Path, asked: Asked | None = None) -> Night:
     OutputError
         Another job is running, or something cannot be written; what was there is unchanged.
     """
-    asked, at = asked or Asked(), place_of(path)
+    asked, at = asked or Asked(), job_folders(path)
     with open_writer(at.store, wait_s=asked.wait_s) as writer:
         night = _run(at, writer, asked)
         writer.clear_unused()
@@ -111,20 +75,22 @@ def nightly(path: Path, asked: Asked | None = None) -> Night:
     return night
 
 
-def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
+def _run(at: JobFolders, writer: Writer, asked: Asked) -> Night:
     for folder in (at.out, at.reports):
         remove_torn(folder)
-    records = read_records(at.out)
+    records = read_nights(at.out)
     acks = read_acks(at.out)
     imported = import_records(writer, records, acks)
     found = find(at.config.results, at.base, at.store)
     stamp = fit_stamp(at.config)
     known = writer.campaigns()
-    ready = {k: s for k, s in found.campaigns.items() if asked.since is None or s.newest_ns >= _ns(asked.since)}
+    ready = {
+        k: s for k, s in found.campaigns.items() if asked.since is None or s.newest_ns >= nanoseconds_of(asked.since)
+    }
     last = records[-1][0] if records else None
     work = [
         s for k, s in ready.items()
-        if k not in known or known[k].fingerprint != _fingerprint(s, stamp) or not _recorded(last, k, known[k])
+        if k not in known or known[k].fingerprint != fingerprint_of(s, stamp) or not _recorded(last, k, known[k])
     ]  # fmt: skip
     released = tuple(c.digest for c in released_sets(at.config.registry, at.base))
     _require_registry(at, last)
@@ -146,7 +112,7 @@ def _run(at: _Place, writer: Writer, asked: Asked) -> Night:
     return Night(record, folder, True, read, len(outcomes), found.failed)
 
 
-def _require_registry(at: _Place, last: Record | None) -> None:
+def _require_registry(at: JobFolders, last: NightRecord | None) -> None:
     """A registry that was there and is gone is not one where nothing is released; one that is not configured any more is."""
     if last is None or not last.released or at.config.registry is None:
         return
@@ -158,27 +124,14 @@ def _require_registry(at: _Place, last: Record | None) -> None:
         )  # fmt: skip
 
 
-def _recorded(last: Record | None, key: str, known: CampaignRow) -> bool:
+def _recorded(last: NightRecord | None, key: str, known: CampaignRow) -> bool:
     """Whether the last night's record holds what the store knows of a campaign; a store that was rebuilt may know more."""
     found = next((c for c in last.campaigns if c.campaign == key and c.status != "gone"), None) if last else None
     return found is not None and known.content in ("", found.content)
 
 
-def fit_stamp(config: Config) -> str:
-    """What decides how files become coefficients: the code, and the options of the fit."""
-    return sha256_bytes(msgspec.json.encode([code_digest(RULING), __version__, msgspec.to_builtins(config.fit)]))
-
-
-def _fingerprint(seen: Seen, stamp: str) -> str:
-    return sha256_bytes(f"{seen.fingerprint}|{stamp}".encode())
-
-
-def _ns(day: dt.date) -> int:
-    return int(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()) * 10**9
-
-
 def _calibrate(
-    at: _Place, writer: Writer, work: Sequence[Seen], asked: Asked
+    at: JobFolders, writer: Writer, work: Sequence[ScannedCampaign], asked: Asked
 ) -> tuple[dict[str, Outcome], int, set[str]]:
     """Outcomes by campaign, how many results were read, and the campaigns that are to be tried again next time."""
     if not work:
@@ -197,16 +150,7 @@ def _calibrate(
     return outcomes, read, died
 
 
-def gone_campaigns(last: Record | None, seen: Mapping[str, Seen], failed: Mapping[str, str]) -> list[CampaignNight]:
-    """Campaigns of the last night whose folder is not there any more; not those of a source that cannot be looked into."""
-    before = last.campaigns if last else ()
-    return [
-        c for c in before
-        if c.campaign not in seen and c.status != "gone" and not any(within(c.campaign, s) for s in failed)
-    ]  # fmt: skip
-
-
-def _sources(config: Config, last: Record | None, failed: Mapping[str, str]) -> dict[str, str | None]:
+def _sources(config: Config, last: NightRecord | None, failed: Mapping[str, str]) -> dict[str, str | None]:
     """The sources that had campaigns the night before: why one cannot be looked into now, None where it can."""
     before = [c.campaign for c in last.campaigns if c.status != "gone"] if last else []
     return {s: failed.get(s) for s in config.results if any(within(c, s) for c in before)}
@@ -214,8 +158,8 @@ def _sources(config: Config, last: Record | None, failed: Mapping[str, str]) -> 
 
 def _campaign_nights(
     writer: Writer,
-    last: Record | None,
-    seen: Mapping[str, Seen],
+    last: NightRecord | None,
+    seen: Mapping[str, ScannedCampaign],
     outcomes: Mapping[str, Outcome],
     gone: Sequence[CampaignNight],
 ) -> list[CampaignNight]:
@@ -235,13 +179,13 @@ def _campaign_nights(
 _QUIET: dict[str, object] = {"new_files": 0, "changed_files": (), "gone_files": 0}
 
 
-def _night_of(writer: Writer, key: str, seen: Seen, o: Outcome, old: CampaignNight | None) -> CampaignNight:
+def _night_of(writer: Writer, key: str, seen: ScannedCampaign, o: Outcome, old: CampaignNight | None) -> CampaignNight:
     files = changes(seen.stamps, {n: s for n, (s, _) in writer.files(key).items()})
     content = sha256_bytes(msgspec.json.encode(sorted(o.inputs.items()))) if o.inputs else seen.fingerprint
     # A file that was only touched has the digest it had.
     digests = old.inputs if old else {}
     changed = tuple(n for n in files.changed if n not in digests or digests[n] != o.inputs.get(n))
-    status: Status = "new"
+    status: CampaignStatus = "new"
     if o.digest is None and o.runs is None:
         status = "failed"
     elif old is not None:
@@ -274,8 +218,8 @@ def _state(
 
 
 def _record(
-    at: _Place,
-    records: Sequence[Record],
+    at: JobFolders,
+    records: Sequence[NightRecord],
     campaigns: Sequence[CampaignNight],
     outcomes: Mapping[str, Outcome],
     state: str,
@@ -283,10 +227,10 @@ def _record(
     acks: Sequence[Ack],
     sources: Mapping[str, str | None],
     failed: Mapping[str, str],
-) -> Record:
+) -> NightRecord:
     number = records[-1].night + 1 if records else 1
     new = [c.campaign for c in campaigns if c.status in FITTED and c.digest and c.campaign in outcomes]
-    record = Record(
+    record = NightRecord(
         night=number, at=now_utc(), by=user_name(), calib_version=__version__, config=msgspec.to_builtins(at.config),
         state=state, released=tuple(released), campaigns=tuple(campaigns),
         series=tuple({"campaign": k, **row} for k in new for row in outcomes[k].series),
@@ -306,7 +250,7 @@ def _record(
     return msgspec.structs.replace(record, alarms=tuple(alarms), said=tuple(said)).sealed()
 
 
-def _write(at: _Place, record: Record, records: Sequence[tuple[Record, str]]) -> Path:
+def _write(at: JobFolders, record: NightRecord, records: Sequence[tuple[NightRecord, str]]) -> Path:
     folder = at.out / record.folder
     words = trends([*(r for r, _ in records), record], at.config.alarms)
     if not write_folder(folder, contents(record, words)):
@@ -316,14 +260,14 @@ def _write(at: _Place, record: Record, records: Sequence[tuple[Record, str]]) ->
 
 def _keep(
     writer: Writer,
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, ScannedCampaign],
     outcomes: Mapping[str, Outcome],
     died: set[str],
     stamp: str,
     gone: Sequence[CampaignNight],
 ) -> None:
     for key, outcome in outcomes.items():
-        fingerprint = "" if key in died else _fingerprint(seen[key], stamp)
+        fingerprint = "" if key in died else fingerprint_of(seen[key], stamp)
         stamps: Mapping[str, Stamp] = seen[key].stamps
         put_outcome(writer, key, outcome, fingerprint, stamps)
     for c in gone:
@@ -340,16 +284,3 @@ def _require_something(night: Night, path: Path) -> None:
             f"nothing could be calibrated{first}{more}", file=path,
             remedy=f"{night.folder}/report.md lists every reason" if night.folder else "correct the data",
         )  # fmt: skip
-
-
-def preview(path: Path, asked: Asked | None = None) -> dict[str, object]:
-    """What a night would do, without doing it: nothing is written, and URLs are not fetched.
-
-    Raises
-    ------
-    NightlyError
-        As `nightly`.
-    """
-    from calib.nightly.previewing import preview_of
-
-    return preview_of(place_of(path), asked or Asked())

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import msgspec
 
 from calib.errors import NightlyError, OutputError, printable
-from calib.provenance import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
+from calib.files import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
 
 RECORD_NAME = "record.json"
 ACKS_NAME = "acks.jsonl"
-Status = Literal["new", "changed", "unchanged", "refitted", "failed", "gone"]
+CampaignStatus = Literal["new", "changed", "unchanged", "refitted", "failed", "gone"]
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -32,7 +32,7 @@ class CampaignNight(_Record, frozen=True, kw_only=True):
 
     campaign: str
     name: str
-    status: Status
+    status: CampaignStatus
     content: str
     rules: str = ""
     revision: str = ""
@@ -71,7 +71,7 @@ class Ack(_Record, frozen=True, kw_only=True):
     why: str
 
 
-class Record(_Record, frozen=True, kw_only=True):
+class NightRecord(_Record, frozen=True, kw_only=True):
     """A night. ``state`` is the digest of all that decides its outcome: with the same state there is nothing to do.
 
     ``sources`` are those that could not be looked into, and files behind URLs that were left out: name -> why.
@@ -95,7 +95,7 @@ class Record(_Record, frozen=True, kw_only=True):
     acks: tuple[Ack, ...]
     sources: dict[str, str] = {}
 
-    def sealed(self) -> Record:
+    def sealed(self) -> NightRecord:
         """The record with its digest, which leaves out who and when."""
         content = msgspec.to_builtins(self)
         for name in ("digest", "at", "by"):
@@ -114,7 +114,7 @@ class Record(_Record, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
-def read_records(out: Path) -> list[tuple[Record, str]]:
+def read_nights(out: Path) -> list[tuple[NightRecord, str]]:
     """Every night in ``out`` in order, with the SHA-256 of its file.
 
     Raises
@@ -138,7 +138,7 @@ def read_records(out: Path) -> list[tuple[Record, str]]:
     return found
 
 
-def parse_record(data: bytes, file: Path) -> Record:
+def parse_record(data: bytes, file: Path) -> NightRecord:
     """A record from its bytes.
 
     Raises
@@ -147,7 +147,7 @@ def parse_record(data: bytes, file: Path) -> Record:
         Not valid, or not what its digest says.
     """
     try:
-        record = msgspec.json.decode(data, type=Record)
+        record = msgspec.json.decode(data, type=NightRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem, field = decode_problem(error)
         raise NightlyError(
@@ -201,7 +201,7 @@ def acknowledge(out: Path, alarm: str, why: str) -> tuple[Ack, AlarmRecord]:
     OutputError
         The file cannot be written.
     """
-    records = read_records(out)
+    records = read_nights(out)
     last = records[-1][0] if records else None
     alarms = {a.id: a for a in last.alarms} if last else {}
     if not why.strip():

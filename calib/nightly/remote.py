@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from calib.errors import MissingExtraError, NightlyError, OutputError, printable
-from calib.provenance import SHORT, sha256_bytes
+from calib.files import SHORT, sha256_bytes
 
 STAMPS = ".calib-mirror.json"
 SIZE_LIMIT = 8 * 2**30  # bytes of one file; per-request records of a long run reach a few GB

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from calib.campaign_config import CONFIG_NAME
 from calib.errors import NightlyError, printable
-from calib.provenance import sha256_bytes
-from calib.store import Stamp
+from calib.files import sha256_bytes
+from calib.measure import CONFIG_NAME
+from calib.nightly.store.writer import Stamp
 
 DEEPEST = 40  # folders below a campaign that are looked into
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScannedCampaign:
     """A campaign folder: its key (``source/path``), where it is, and the stamp of every file in it."""
 
     key: str
@@ -38,7 +38,7 @@ class Seen:
         return max((s.mtime_ns for s in self.stamps.values()), default=0)
 
 
-def scan(source: str, root: Path, left_out: dict[str, str] | None = None) -> Iterator[Seen]:
+def scan_campaign(source: str, root: Path, left_out: dict[str, str] | None = None) -> Iterator[ScannedCampaign]:
     """Every folder at or below ``root`` that holds a ``campaign.toml``, in the order of their names; links are not followed.
 
     Links to campaigns, and folders of that name, are put into ``left_out`` with the reason.
@@ -66,7 +66,7 @@ def scan(source: str, root: Path, left_out: dict[str, str] | None = None) -> Ite
             below[:] = []
             inside = folder.relative_to(root).as_posix()
             key = source.rstrip("/") if inside == "." else f"{source.rstrip('/')}/{inside}"
-            yield Seen(printable(key), folder, stamps(folder))
+            yield ScannedCampaign(printable(key), folder, stamps(folder))
 
 
 def stamps(folder: Path) -> dict[str, Stamp]:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calib.alarms import Limits, change_points, describe, together
+from calib.nightly.alarms.changepoints import change_points
+from calib.nightly.alarms.gates import describe
+from calib.nightly.alarms.monitor import Limits
+from calib.nightly.alarms.series import together
 from calib.nightly.history import entries, latest, measurements
-from calib.nightly.record import Record
+from calib.nightly.record import NightRecord
 
 
-def trends(records: Sequence[Record], limits: Limits) -> list[str]:
+def trends(records: Sequence[NightRecord], limits: Limits) -> list[str]:
     """Where the level of a coefficient changed; nothing under ten nights of it."""
     words = []
     found = latest(entries(records))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from calib.errors import MissingExtraError, NightlyError
-from calib.nightly.ingest import RULING, code_digest
+from calib.nightly.campaign_task import RULING, code_digest
 
 Task = tuple[Any, ...]
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class Processes:
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["calib.nightly.ingest"])
+    context.set_forkserver_preload(["calib.nightly.campaign_task"])
     return ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=TASKS_A_WORKER)
 
 

@@ -1,4 +1,4 @@
-"""Figures of accuracy and decomposition; every one has a table behind it. See `calib.reporting.plots` for the style."""
+"""Figures of accuracy and decomposition; every one has a table behind it. See `efficiency_figure` for the style."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from calib.efficiency import LOG_PARTS
+from calib.arrays import Array
 from calib.errors import printable
-from calib.fitting import FitResult
-from calib.names import Array
-from calib.reporting.plots import alt_text, drawn, plot_efficiency, style
+from calib.fitting import LOG_PARTS, FitResult
+from calib.judging import Fitted
+from calib.reporting.efficiency_figure import alt_text, draw_efficiency, drawn, style
 from calib.reporting.table import varying
-from calib.views import Prediction
 
 MOST_BARS = 40
 MARKERS = "osD^v<>ph*"
@@ -39,7 +38,7 @@ class Shown:
     draw: Callable[[], Figure]
 
 
-def figures(fit: FitResult, shown: Prediction, model: FitResult | None) -> list[Shown]:
+def figures(fit: FitResult, shown: Fitted, model: FitResult | None) -> list[Shown]:
     """The figures of a report in the order they are shown; none where there is nothing to draw.
 
     ``shown`` are the predictions to compare with measurements, at every concurrency where there are several; ``model`` is
@@ -53,7 +52,7 @@ def figures(fit: FitResult, shown: Prediction, model: FitResult | None) -> list[
         of = "" if len(some) == total else f" {len(some)} of {total} models are drawn, evenly spaced."
         found.append(
             Shown(f"efficiency-{backend}", "observed", f"{backend}: measured and fitted efficiency.{of}",
-                  alt_text(fit, backend), lambda b=backend: plot_efficiency(fit, b))  # type: ignore[misc]
+                  alt_text(fit, backend), lambda b=backend: draw_efficiency(fit, b))  # type: ignore[misc]
         )  # fmt: skip
     shares = loss_shares(fit)
     if len(shares):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from calib.decisions import CALIBRATED_BY_OTHERS, OWN_OPTIMUM, UNCALIBRATED
 from calib.fitting import SeriesFit
+from calib.judging import CALIBRATED_BY_OTHERS, OWN_OPTIMUM, PER_MODEL, UNCALIBRATED
+from calib.measure import records
 from calib.names import IN_SAMPLE
-from calib.reporting.tables import ReportData
-from calib.schema import records
-from calib.validation import PER_MODEL
+from calib.reporting.contents import ReportData
 
 
 def headline(data: ReportData) -> list[dict[str, str]]:

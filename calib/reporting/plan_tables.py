@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calib.plan import DETECTION, MOST_REPEATS, Plan
+from calib.judging import DETECTION, MOST_REPEATS, Plan
+from calib.measure import records
 from calib.reporting.table import Column, Table
-from calib.schema import records
 
 
 def plan_table(plan: Plan) -> Table:

@@ -7,10 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from calib.coefficients import Estimate
 from calib.errors import printable
+
+
+def json_value(value: Any) -> Any:
+    """A cell as JSON has it: a plain number or text, null where it is not known."""
+    if value is None or value is pd.NA:
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
 
 DECIMALS = {"ratio": 3, "ratio4": 4, "points": 1, "percent": 0}
 NUMERIC = (*DECIMALS, "int", "p", "plain")
@@ -69,15 +82,15 @@ class Table:
     def filled(self) -> tuple[Column, ...]:
         """The columns, without those of sentences that no row has."""
         return tuple(
-            c for c in self.columns if c.kind != "long" or any(number(r.get(c.key), c.kind) for r in self.rows)
+            c for c in self.columns if c.kind != "long" or any(cell_text(r.get(c.key), c.kind) for r in self.rows)
         )
 
     def cells(self, row: Mapping[str, Any], columns: tuple[Column, ...] | None = None) -> list[str]:
         """One row as it is shown, in all or in some columns."""
-        return [number(row.get(c.key), c.kind) for c in columns or self.columns]
+        return [cell_text(row.get(c.key), c.kind) for c in columns or self.columns]
 
 
-def number(value: Any, kind: str) -> str:
+def cell_text(value: Any, kind: str) -> str:
     """A value as text; empty where it is not known."""
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
         return ""

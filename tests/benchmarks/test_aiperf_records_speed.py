@@ -17,7 +17,8 @@ import msgspec
 import pandas as pd
 import pytest
 
-from calib.readers.aiperf_records import Record, read_records
+from calib.measure.readers.aiperf.request_records import read_records
+from calib.measure.readers.aiperf.stream import RequestRecord
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,7 +66,7 @@ def write(path, osl, size):
 
 
 def line_by_line(path):
-    decoder = msgspec.json.Decoder(Record)
+    decoder = msgspec.json.Decoder(RequestRecord)
     with path.open("rb") as file:
         for line in file:
             decoder.decode(line)
@@ -111,7 +112,7 @@ def peak_rss(path):
     From /proc: what ``getrusage`` says of a child includes its parent, up to the moment of the exec.
     """
     code = (
-        "import sys; from pathlib import Path; from calib.readers.aiperf_records import read_records;"
+        "import sys; from pathlib import Path; from calib.measure.readers.aiperf.request_records import read_records;"
         "read_records(Path(sys.argv[1]));"
         "print(next(x.split()[1] for x in open('/proc/self/status') if x.startswith('VmHWM')))"
     )

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from calib import load_campaign
-from calib.readers.discover import read_path
+from calib.measure.readers.discover import read_path
 
 FOLDERS = 1000
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from calib import decompose, fit, load_campaign, shipped_campaigns
-from calib.contest import contest
-from calib.gls import Errors, fit_gls
-from calib.residual import LOG2
+from calib.coefficients.forms import LOG2
+from calib.fitting.least_squares import Errors, fit_gls
+from calib.judging.contest import contest_forms
 from calib.workflow import calibrate
 
 TARGET_S = 10.0
@@ -25,7 +25,7 @@ def test_all_three_campaigns_with_intervals_and_left_out_tables():
         calibrate(name)
     matched = decompose(load_campaign("h200-vllm-pp"), matching="matched")
     fit(matched)
-    contest(matched)
+    contest_forms(matched)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(f"\nthree campaigns fitted, intervals and left-out tables: {wall:.1f} s, {cpu:.1f} s of processor time")
     assert cpu < TARGET_S

@@ -14,15 +14,16 @@ import time
 from pathlib import Path
 
 import pytest
+from support.paths import DATA
 
-from calib.nightly import Asked, nightly
-from calib.nightly.night import place_of
-from calib.nightly.units import read_batch
+from calib.measure.shipped import shipped_campaigns
+from calib.nightly.night import run_night
+from calib.nightly.read_cache import read_batch
+from calib.nightly.setup import Asked, job_folders
+from calib.nightly.store.reader import open_store
 from calib.nightly.workers import Processes
-from calib.store import open_store
-from calib.workflow import shipped_campaigns
 
-AIPERF = Path(__file__).parents[1] / "data" / "qwen3-8b-aiperf"
+AIPERF = DATA / "qwen3-8b-aiperf"
 TOML = (
     'format_version = 1\nname = "many"\ntitle = "t"\nsource = "s"\nmatching = "peak"\n[defaults]\nsystem = "h200_sxm"\n'
     'gpus = 8\nbackend = "vllm"\nbackend_version = "1"\n[[runs]]\nfolder = "qwen3-8b-tp{tp}pp{pp}/c{concurrency}"\n'
@@ -56,11 +57,11 @@ def job(tmp_path, runs):
 def second_night(tmp_path, runs):
     config = job(tmp_path, runs)
     start = time.perf_counter()
-    first = nightly(config)
+    first = run_night(config)
     one = time.perf_counter() - start
     assert first.read == runs + 4
     start = time.perf_counter()
-    second = nightly(config)
+    second = run_night(config)
     two = time.perf_counter() - start
     assert not second.new
     print(f"\n{runs} run folders: first night {one:.2f} s, second {two:.3f} s, ratio {one / two:.0f}")
@@ -126,11 +127,11 @@ def over_campaigns(tmp_path, campaigns, runs):
         memory = Memory([*pids, os.getpid()])
         memory.start()
         start = time.perf_counter()
-        night = nightly(config, Asked(scheduler=cluster.scheduler_address))
+        night = run_night(config, Asked(scheduler=cluster.scheduler_address))
         took = time.perf_counter() - start
         memory.stop()
     assert night.read == campaigns * runs + 4
-    with open_store(place_of(config).store) as store:
+    with open_store(job_folders(config).store) as store:
         assert len(store.runs) == campaigns * runs + 12
     return took, memory.seen
 
@@ -158,7 +159,7 @@ def test_one_night_over_the_shipped_campaigns_takes_less_than_20_seconds(tmp_pat
         shutil.copytree(folder, tmp_path / "results" / name)
     (tmp_path / "nightly.toml").write_text('name = "n"\nresults = ["results"]\n', encoding="utf-8")
     start = time.perf_counter()
-    nightly(tmp_path / "nightly.toml", Asked(workers=2))
+    run_night(tmp_path / "nightly.toml", Asked(workers=2))
     took = time.perf_counter() - start
     print(f"\nshipped campaigns: {took:.1f} s")
     assert took < 20

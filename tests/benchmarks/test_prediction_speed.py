@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from calib.coefficients import CoefficientSet
-from calib.predict import Codes, Predictor
+from calib.coefficients.file import CoefficientSet
+from calib.coefficients.points import Codes
+from calib.coefficients.predictor import Predictor
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ print(next(int(x.split()[1]) for x in open('/proc/self/status') if x.startswith(
 
 def many_models(models: int = 25, matching: str = "matched") -> CoefficientSet:
     """A shipped set with its coefficient for 8B under many names; with four (pp, C) each that is 100 keys."""
-    from calib.registry import SHIPPED, Registry
+    from calib.coefficients.registry import SHIPPED, Registry
 
     registry = Registry.open(SHIPPED)
     base = next(c for c in map(registry.load, registry.current) if c.matching == matching)

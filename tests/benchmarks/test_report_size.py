@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from calib.reporting import render_html
+from calib.reporting.page import render_html
 from calib.workflow import calibrate
 
 MODELS, BACKENDS = 500, ("vllm", "sglang", "trtllm")

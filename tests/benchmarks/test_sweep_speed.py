@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
+from support.sweep import PlacedSteps, sweep
 
-from calib.stages.mix import steady_state
-from calib.stages.sweep import PlacedSteps, sweep
-from calib.workflow import load_campaign
+from calib.measure.shipped import load_campaign
+from calib.pipeline.workload import steady_state_of
 
 
 def best_of(function, times: int = 5) -> float:
@@ -30,7 +30,7 @@ def test_a_sweep_of_10000_points_against_a_loop_over_describe():
 
     def loop():
         for i, c in zip(index[:500], concurrency[:500], strict=True):
-            steady_state(placed.steps[i], "vllm", int(c)).describe()
+            steady_state_of(placed.steps[i], "vllm", int(c)).describe()
 
     one = best_of(loop, 3) / 500
     vectorised = best_of(lambda: sweep(placed, index, concurrency, partition="vllm"))

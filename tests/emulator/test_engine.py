@@ -8,22 +8,21 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
+from support.recursion import step_ends_ms, steps_per_ms
 
 from calib.emulator.closed_loop import Load, output_tokens_per_s, serve
 from calib.emulator.engine import Engine
-from calib.emulator.law import FromLoad, Hyperbolic, Levels, Log2, Power, checked_residual
+from calib.emulator.law import FromLoad, HyperbolicLaw, Levels, Log2Law, PowerLaw, checked_residual
 from calib.emulator.physics import EmulatedModel, EngineSpec, StageTimes, breakdown_step, ops_ms, steady_state
-from calib.emulator.recursion import step_ends_ms, steps_per_ms
 from calib.errors import UsageError
-from calib.stages.mix import steady_state as state_of_step
+from calib.pipeline.workload import steady_state_of as state_of_step
 
 PLAIN = EmulatedModel(knee=math.inf, prefill=0.0)  # the time of a step does not depend on what is in it
 
 
 def spec(pp: int, **changed: object) -> EngineSpec:
-    given: dict[str, object] = {"model": PLAIN, "law": Log2(0.0), "gpus": 8, "tp": 8 // pp, "pp": pp, **changed}
+    given: dict[str, object] = {"model": PLAIN, "law": Log2Law(0.0), "gpus": 8, "tp": 8 // pp, "pp": pp, **changed}
     return EngineSpec(**given)  # type: ignore[arg-type]
 
 
@@ -81,12 +80,12 @@ def test_microbatches_are_as_even_as_the_concurrency_allows(concurrency):
 
 
 LAWS = {
-    "log2": (Log2(0.2), {2: 0.8, 4: 0.6, 8: 0.4}),
-    "log2 with load": (Log2(0.08, 0.03), {pp: 1 - (0.08 + 0.03 * 4) * math.log2(pp) for pp in (2, 4, 8)}),
-    "hyperbolic": (Hyperbolic(0.25), {2: 0.8, 4: 1 / 1.75, 8: 1 / 2.75}),
-    "power": (Power(0.4), {2: 2**-0.4, 4: 4**-0.4, 8: 8**-0.4}),
+    "log2": (Log2Law(0.2), {2: 0.8, 4: 0.6, 8: 0.4}),
+    "log2 with load": (Log2Law(0.08, 0.03), {pp: 1 - (0.08 + 0.03 * 4) * math.log2(pp) for pp in (2, 4, 8)}),
+    "hyperbolic": (HyperbolicLaw(0.25), {2: 0.8, 4: 1 / 1.75, 8: 1 / 2.75}),
+    "power": (PowerLaw(0.4), {2: 2**-0.4, 4: 4**-0.4, 8: 8**-0.4}),
     "levels": (Levels({2: 0.8, 4: 0.3, 8: 0.42}), {2: 0.8, 4: 0.3, 8: 0.42}),
-    "from load": (FromLoad(16, Log2(0.2), Levels({2: 0.5, 4: 0.7, 8: 0.4})), {2: 0.5, 4: 0.7, 8: 0.4}),
+    "from load": (FromLoad(16, Log2Law(0.2), Levels({2: 0.5, 4: 0.7, 8: 0.4})), {2: 0.5, 4: 0.7, 8: 0.4}),
 }
 
 
@@ -138,13 +137,13 @@ def test_an_engine_survives_the_way_to_its_server(name):
 
 
 def test_below_its_load_a_law_is_the_other_one():
-    law = FromLoad(16, Log2(0.2), Levels({2: 0.5, 4: 0.7, 8: 0.4}))
+    law = FromLoad(16, Log2Law(0.2), Levels({2: 0.5, 4: 0.7, 8: 0.4}))
     assert law.residual(2, 15) == pytest.approx(0.8)
     eta = throughput(spec(2, law=law), 8) / throughput(spec(1), 8)
     assert eta / steady_state(spec(2), 4).balance_factor == pytest.approx(0.8, rel=0.005)
 
 
-@pytest.mark.parametrize("law", [Log2(0.4), Log2(-0.1), Levels({2: 0.8}), Power(-1.0)])
+@pytest.mark.parametrize("law", [Log2Law(0.4), Log2Law(-0.1), Levels({2: 0.8}), PowerLaw(-1.0)])
 def test_a_law_no_engine_can_follow_is_refused(law):
     with pytest.raises(UsageError):
         checked_residual(law, 8, 1)
@@ -170,7 +169,7 @@ def test_throughput_is_largest_at_the_knee():
 @pytest.mark.parametrize("in_flight", [1, 3, 8])
 def test_the_array_recursion_is_the_event_driven_engine(pp, in_flight):
     """Every step's end, to the last bit but rounding, for a starved and a full pipe with overhead."""
-    engine_spec, m = spec(pp, law=Log2(0.2), model=EmulatedModel(prefill=0.0)), min(pp, in_flight)
+    engine_spec, m = spec(pp, law=Log2Law(0.2), model=EmulatedModel(prefill=0.0)), min(pp, in_flight)
     engine = Engine(engine_spec)
     for number in range(m):
         engine.submit(number, prompt_tokens=1, output_tokens=20, now=0.0)

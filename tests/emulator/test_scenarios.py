@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from calib.campaign_config import ENGINE_FLAGS
 from calib.emulator.demo import Demo, Progress, run_demo
-from calib.emulator.folder import claimed
+from calib.emulator.demo_folder import claimed
 from calib.emulator.scenarios import DEGREES, SCENARIOS
-from calib.workflow import calibrate, load_campaign
+from calib.measure.campaign.config import ENGINE_FLAGS
+from calib.measure.shipped import load_campaign
+from calib.workflow import calibrate
 
 NO_WORD_FOR_IT = {"no_microbatching"}  # an INFO that every campaign without a TP=k/PP=1 run on k GPUs gets
 

@@ -19,12 +19,13 @@ import pytest
 
 from calib.emulator.closed_loop import Load, Served, output_tokens_per_s, serve
 from calib.emulator.engine import Engine
-from calib.emulator.law import Log2
+from calib.emulator.law import Log2Law
 from calib.emulator.metrics import State, prometheus_text, scrape
-from calib.emulator.physics import BACKENDS, EmulatedModel, EngineSpec
+from calib.emulator.physics import EmulatedModel, EngineSpec
 from calib.emulator.realtime import RealTime
 from calib.emulator.server import EngineServer
-from calib.readers.server_metrics import read_scrape
+from calib.measure.readers.server_metrics import read_scrape
+from calib.names import BACKENDS
 
 QUICK = EngineSpec(model=EmulatedModel(layer_ms=0.02))
 SERVER = (sys.executable, "-P", "-m", "calib.emulator.server")
@@ -74,7 +75,7 @@ async def closed_loop(spec: EngineSpec, load: Load, slowdown: float) -> list[Ser
 @pytest.mark.parametrize("concurrency", [1, 6])
 def test_the_same_engine_runs_on_both_clocks(pp, concurrency):
     """Each request takes on the wall clock what it takes in virtual time, times the slow-down, whatever the client costs."""
-    spec, slowdown = EngineSpec(tp=8 // pp, pp=pp, law=Log2(0.2)), 3.0
+    spec, slowdown = EngineSpec(tp=8 // pp, pp=pp, law=Log2Law(0.2)), 3.0
     load = Load(concurrency, 4 * concurrency, osl=8, think_ms=0.7371)
     loop = JumpingLoop()
     try:

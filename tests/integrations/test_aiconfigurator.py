@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from calib.coefficients.predictor import Predictor
 from calib.errors import BreakdownError
-from calib.integrations.aiconfigurator import Engine, EnginePoint
-from calib.predict import Predictor
-from calib.stages.breakdown_aic import AiconfiguratorProvider
+from calib.integrations.aiconfigurator import EnginePoint, IdealEngine
+from calib.pipeline.providers.kernel_tables import AiconfiguratorProvider
 from calib.workflow import Options, calibrate
 
 pytestmark = pytest.mark.aic
@@ -20,7 +20,7 @@ POINT = EnginePoint("Qwen/Qwen3-8B", "h200_sxm", "vllm", 2, 4, 4000, 1000, 64)
 @pytest.fixture(scope="module")
 def engine():
     pytest.importorskip("aiconfigurator_core")
-    return Engine(AiconfiguratorProvider("h200_sxm"), "vllm")
+    return IdealEngine(AiconfiguratorProvider("h200_sxm"), "vllm")
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.paths import DATA
 
-from calib.nightly import Asked, Night, nightly
-from calib.store import open_store
-from calib.store.database import TABLES
+from calib.nightly.night import Night, run_night
+from calib.nightly.setup import Asked
+from calib.nightly.store.database import TABLES
+from calib.nightly.store.reader import open_store
 
-AIPERF = Path(__file__).parents[1] / "data" / "qwen3-8b-aiperf"
+AIPERF = DATA / "qwen3-8b-aiperf"
 TRUTH = {"A": 0.20, "B": 0.22}
 
 
@@ -46,7 +48,7 @@ class Job:
         return Path(shutil.move(made, self.folder / "results" / name))
 
     def night(self, **asked: Any) -> Night:
-        return nightly(self.config, Asked(**asked))
+        return run_night(self.config, Asked(**asked))
 
     def dump(self) -> dict[str, Any]:
         return dump(self.folder / "store")

@@ -6,8 +6,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from calib.alarms import Level, Limits, Measured, Monitor, change_points, family_limit, follow, lost_coverage, mape_rise
-from calib.coefficients import CoefficientSet
+from calib.coefficients.file import CoefficientSet
+from calib.nightly.alarms.changepoints import change_points
+from calib.nightly.alarms.gates import lost_coverage
+from calib.nightly.alarms.monitor import Limits, Monitor, family_limit, mape_rise
+from calib.nightly.alarms.series import Level, Measured, follow
 
 LIMIT = 3.5
 

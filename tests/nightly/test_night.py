@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from calib.coefficients import CoefficientSet
+from calib.coefficients.file import CoefficientSet
+from calib.coefficients.releasing import release
 from calib.errors import NightlyError, OutputError
-from calib.nightly import check, preview, rebuild, replay
-from calib.release import release
-from calib.store import open_writer
+from calib.nightly.dry_run import preview
+from calib.nightly.recovery import check_night_store, rebuild_store, replay_night
+from calib.nightly.store.writer import open_writer
 
 
 def candidate(job, night, name):
@@ -63,9 +64,9 @@ def test_what_was_read_is_not_read_again_and_a_new_folder_is(aiperf_job):
     (job.folder / "other").mkdir()
     shutil.copytree(results, job.folder / "other" / "results" / "qwen")
     (job.folder / "other" / "nightly.toml").write_text(job.config.read_text())
-    from calib.nightly import nightly
+    from calib.nightly.night import run_night
 
-    fresh = nightly(job.folder / "other" / "nightly.toml")
+    fresh = run_night(job.folder / "other" / "nightly.toml")
     assert [c.digest for c in fresh.record.campaigns] == [c.digest for c in second.record.campaigns]
     assert toml.read_text() == text
 
@@ -164,14 +165,14 @@ def test_since_leaves_out_what_is_older(job, cli):
 def test_a_night_can_be_replayed_and_says_when_its_inputs_changed(job, cli, edit):
     folder = job.campaign("monday")
     night = job.night()
-    found = replay(job.config, 1)
+    found = replay_night(job.config, 1)
     assert [(r.now, r.problem) for r in found] == [(night.record.campaigns[0].digest, None)]
     edit(folder / "points.csv", "A,8,1,64,", "A,8,1,64,1")
     done = cli("nightly", job.config, "--replay", 1)
     assert done.code == 3
     assert "points.csv has changed" in done.err
     with pytest.raises(NightlyError, match="not on record"):
-        replay(job.config, 7)
+        replay_night(job.config, 7)
 
 
 def test_a_deleted_store_is_rebuilt_with_the_same_content(job):
@@ -181,7 +182,7 @@ def test_a_deleted_store_is_rebuilt_with_the_same_content(job):
     job.night()
     before = job.dump()
     shutil.rmtree(job.folder / "store")
-    rebuild(job.config)
+    rebuild_store(job.config)
     assert job.dump() == before
     assert not job.night().new
     shutil.rmtree(job.folder / "store")
@@ -192,7 +193,7 @@ def test_a_deleted_store_is_rebuilt_with_the_same_content(job):
 def test_check_finds_what_changed_behind_the_stores_back(job, cli):
     folder = job.campaign("monday")
     job.night()
-    assert check(job.config) == ([], {"files": 3, "parts": 1, "nights": 1})
+    assert check_night_store(job.config) == ([], {"files": 3, "parts": 1, "nights": 1})
     (folder / "points.csv").write_text("x\n", encoding="utf-8")
     part = next((job.folder / "store" / "measurements").glob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-1] + b"?")
@@ -254,7 +255,7 @@ def test_a_source_that_is_not_there_tonight_alarms_and_does_not_lose_its_campaig
     assert (again.new, again.alarms_open) == (False, 1)
     assert {c.status for c in again.record.campaigns} == {"unchanged"}
     shutil.rmtree(job.folder / "store")
-    assert "results-2" in rebuild(job.config).failed_sources
+    assert "results-2" in rebuild_store(job.config).failed_sources
     shutil.move(job.folder / "unmounted", other)
     back = job.night()
     assert (back.new, back.alarms_open) == (True, 0)
@@ -282,7 +283,7 @@ def test_an_output_that_cannot_be_written_ends_with_exit_3(job, cli):
 
 
 def test_the_shipped_campaigns_pass_a_night(job):
-    from calib.workflow import shipped_campaigns
+    from calib.measure.shipped import shipped_campaigns
 
     for name, folder in shipped_campaigns().items():
         shutil.copytree(folder, job.folder / "results" / name)

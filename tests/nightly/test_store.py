@@ -11,14 +11,15 @@ import duckdb
 import pytest
 
 from calib.errors import OutputError, StoreError, UsageError
-from calib.store import CampaignRow, open_store, open_writer
-from calib.store.database import DATABASE_NAME, MIGRATIONS, VERSION, migrate, version_of
-from calib.store.lock import StoreLock
+from calib.nightly.store.database import DATABASE_NAME, MIGRATIONS, VERSION, migrate, version_of
+from calib.nightly.store.lock import StoreLock
+from calib.nightly.store.reader import open_store
+from calib.nightly.store.writer import CampaignRow, open_writer
 
 HOLD = """
 import time
 from pathlib import Path
-from calib.store import StoreLock
+from calib.nightly.store.lock import StoreLock
 with StoreLock(Path({0!r})):
     print('in', flush=True)
     time.sleep({1})
@@ -68,7 +69,7 @@ def test_a_database_of_an_older_schema_keeps_its_content(tmp_path, version):
 
 
 def test_migrations_are_never_edited():
-    from calib.provenance import sha256_bytes
+    from calib.files import sha256_bytes
 
     assert [sha256_bytes(m.encode())[:12] for m in MIGRATIONS] == ["a80e4a7f4292", "3bee94ac3a67", "0e8c4e653dd3"]
 

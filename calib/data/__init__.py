@@ -1,1 +1,0 @@
-"""Package data: model configurations, the JSON Schema of the coefficient file."""

@@ -1,0 +1,1 @@
+"""aiperf result folders of every version: runs, sweeps, trials, per-request records. Read first: `read`."""
