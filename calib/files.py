@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
 import os
 import stat
 from typing import TYPE_CHECKING
@@ -21,6 +19,8 @@ SHORT = 12  # hex digits of a digest shown to people and used in folder names
 
 def sha256_bytes(data: bytes) -> str:
     """Hex SHA-256 of ``data``."""
+    import hashlib  # with OpenSSL behind it: only when something is really loaded
+
     return hashlib.sha256(data).hexdigest()
 
 
@@ -60,6 +60,8 @@ def file_digest(path: Path) -> str:
 
 def now_utc() -> str:
     """The time as ISO 8601 UTC to the second. Never part of a digest."""
+    import datetime as dt
+
     return dt.datetime.now(dt.UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
 
 

@@ -8,7 +8,15 @@ import typer
 
 from calib.cli.app import app
 from calib.cli.options import DEFAULT, JsonOption, StrictOption
-from calib.cli.output import finding_rows, frame_rows, print_findings, print_json, print_runs, print_table
+from calib.cli.output import (
+    finding_rows,
+    frame_rows,
+    print_finding_list,
+    print_findings,
+    print_json,
+    print_runs,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from calib.measure import Campaign
@@ -54,7 +62,7 @@ def check(paths: PathsArg = None, strict: StrictOption = False, json: JsonOption
                 ", ".join(f"{counts.get(v, 0)} {v}" for v in ("OK", "WARN", "CORRECTED", "REJECT"))
                 + f" of {len(campaign.runs)} runs"
             )
-            print_table(quality_table(campaign.findings, grouped=False))
+            print_finding_list(quality_table(campaign.findings, grouped=False))
     _require_usable(loaded)
 
 

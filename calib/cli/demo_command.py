@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calib.cli.app import app
-from calib.cli.output import note, print_findings, print_json, print_table
+from calib.cli.output import note, print_findings, print_json, print_table, say
 from calib.errors import GateFailedError, UsageError
 
 if TYPE_CHECKING:
@@ -173,7 +173,8 @@ def _print(given: Demo, result: Result, written: Written, row: dict[str, Any]) -
     print(f"  verdict  {verdict}")
     if row["rules"]:
         print(f"  warned   {', '.join(row['rules'])}")
-    print(f"\n{given.scenario.title}. What it teaches: {given.scenario.teaches}.")
+    print()
+    say(f"{given.scenario.title}. What it teaches: {given.scenario.teaches}.")
     print(f"\nCampaign  {given.folder}\nReport    {written.folder / 'report.html'}")
 
 

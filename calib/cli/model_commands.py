@@ -11,7 +11,7 @@ import typer
 
 from calib.cli.app import app
 from calib.cli.options import DEFAULT, CampaignArg, JsonOption
-from calib.cli.output import baseline_rows, baseline_table, note, print_json, print_table
+from calib.cli.output import baseline_rows, baseline_table, note, print_json, print_table, say
 from calib.errors import GateFailedError, UsageError, printable
 from calib.files import write_new
 
@@ -72,7 +72,7 @@ def explain_command(
             | {"mixed_balance_factor": found.mixed_balance}
         )
     else:
-        print(found.describe())
+        say(found.describe())
     if plot is not None:
         from calib.reporting import draw_stages, figure_bytes
 
@@ -100,7 +100,7 @@ def baseline_command(
     else:
         print_table(baseline_table(found, rows))
         for key, warning in found.warnings().items():
-            print(f"{key[0]} on {key[1]}: {warning}")
+            say(f"{key[0]} on {key[1]}: {warning}")
         for missing in found.missing:
             note(f"left out: {missing}")
     if gate and found.warnings():
@@ -134,7 +134,7 @@ def breakdown(
     found = compute_breakdowns(loaded, chosen, configs=_pairs("--model-config", model_config), progress=_progress)
     if not write_new(out, found.to_json()):
         raise UsageError("exists already and is not overwritten", file=out, remedy="choose another name with --out")
-    print(f"Wrote {len(found.steps)} steps to {out} ({found.provider.note})")
+    say(f"Wrote {len(found.steps)} steps to {out} ({found.provider.note})")
 
 
 def _system_name(system: str) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from calib.cli.app import app
 from calib.cli.options import JsonOption
-from calib.cli.output import note, print_json, working
+from calib.cli.output import note, print_json, say, working
 from calib.errors import GateFailedError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -84,21 +84,21 @@ def _show(night: Night) -> None:
     from calib.nightly import render_pager
 
     if night.record is None:
-        print("No campaign was found.")
+        say("No campaign was found.")
         return
-    print(render_pager(night.record))
+    say(render_pager(night.record))
     for c in night.record.campaigns:
         if c.failure:
-            print(f"  not calibrated: {c.campaign}: {c.failure}")
+            say(f"  not calibrated: {c.campaign}: {c.failure}")
         elif c.changed_files and night.new:
-            print(f"  changed under the same name: {c.campaign}: {', '.join(c.changed_files[:5])}")
+            say(f"  changed under the same name: {c.campaign}: {', '.join(c.changed_files[:5])}")
     for a in night.record.alarms:
         state = f"acknowledged: {a.acknowledged}" if a.acknowledged is not None else "OPEN"
-        print(f"  {a.id} {a.kind} {a.series}: {a.text} ({state})")
+        say(f"  {a.id} {a.kind} {a.series}: {a.text} ({state})")
     if night.new:
-        print(f"Wrote {night.folder} ({night.fitted} campaigns fitted, {night.read} run results read)")
+        say(f"Wrote {night.folder} ({night.fitted} campaigns fitted, {night.read} run results read)")
     else:
-        print(f"Nothing new since night {night.record.night} ({night.folder})")
+        say(f"Nothing new since night {night.record.night} ({night.folder})")
 
 
 def _preview(config: Path, asked: Any, json: bool) -> None:
@@ -109,14 +109,14 @@ def _preview(config: Path, asked: Any, json: bool) -> None:
         print_json(found)
         return
     for c in found["would_read"]:
-        print(f"{c['status']}: {c['campaign']} ({c['new_files']} new files, {len(c['changed_files'])} changed)")
+        say(f"{c['status']}: {c['campaign']} ({c['new_files']} new files, {len(c['changed_files'])} changed)")
     for name in found["gone"]:
-        print(f"gone: {name}")
+        say(f"gone: {name}")
     for name, reason in found["failed"].items():
         note(f"warning: {name}: {reason}")
     also = "".join(f"; {why}" for why in found["also"])
     would = "a night would be written" if found["would_write"] else "nothing is to be done"
-    print(f"{found['unchanged']} campaigns unchanged{also}: {would}")
+    say(f"{found['unchanged']} campaigns unchanged{also}: {would}")
 
 
 def _replay(config: Path, night: int, json: bool) -> None:
@@ -129,7 +129,7 @@ def _replay(config: Path, night: int, json: bool) -> None:
         print_json([asdict(r) for r in found])
     else:
         for r in found:
-            print(f"{r.campaign}: {r.problem or f'same digest {r.recorded[:12]}'}")
+            say(f"{r.campaign}: {r.problem or f'same digest {r.recorded[:12]}'}")
     if bad := [r for r in found if r.problem]:
         raise StoreError(
             f"{len(bad)} of {len(found)} campaigns cannot be replayed, the first is {bad[0].campaign} ({bad[0].problem})",
@@ -147,7 +147,7 @@ def ack(
     from calib.nightly import acknowledge, default_config, job_folders
 
     made, known = acknowledge(job_folders(config or default_config()).out, alarm, why)
-    print(f"Acknowledged {made.id} ({known.kind}, {known.series}) until the next change: {made.why}")
+    say(f"Acknowledged {made.id} ({known.kind}, {known.series}) until the next change: {made.why}")
 
 
 @store_app.command("check")
@@ -163,8 +163,8 @@ def store_check(config: NightlyOption = None, json: JsonOption = False) -> None:
         print_json({"problems": [asdict(p) for p in problems], "compared": counts})
     else:
         for p in problems:
-            print(f"{p.what} {p.file}: {p.reason}")
-        print(f"Compared {counts['files']} files, {counts['parts']} parts and {counts['nights']} nights")
+            say(f"{p.what} {p.file}: {p.reason}")
+        say(f"Compared {counts['files']} files, {counts['parts']} parts and {counts['nights']} nights")
     if problems:
         raise StoreError(
             f"{len(problems)} things differ from what was stored, the first is {problems[0].file} ({problems[0].reason})",
@@ -186,7 +186,7 @@ def store_rebuild(
         found = rebuild_store(config or default_config(), Asked(workers=workers, scheduler=scheduler, wait_s=wait))
     for name, reason in found.failed_sources.items():
         note(f"warning: {name}: {reason}")
-    print(f"Rebuilt from {found.campaigns} campaigns and {found.nights} nights")
+    say(f"Rebuilt from {found.campaigns} campaigns and {found.nights} nights")
 
 
 @app.command()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +13,22 @@ if TYPE_CHECKING:
     from calib.reporting import Table
 
 
-SENTENCE = 26  # characters from which a cell may wrap
-NOT_A_TERMINAL = 150  # columns of a table that goes to a file or a pipe
-
-
 def note(text: str) -> None:
     """A line on stderr."""
-    print(f"calib: {text}", file=sys.stderr)
+    from calib.cli.terminal import wrapped
+
+    line = f"calib: {text}"
+    # One line in a log, where it is searched for; whole words in a window.
+    print("\n".join(wrapped(line, "  ")) if sys.stderr.isatty() else line, file=sys.stderr)
+
+
+def say(text: str) -> None:
+    """Sentences on stdout, each line wrapped to the window."""
+    from calib.cli.terminal import wrapped
+
+    for line in text.splitlines():
+        blanks = line[: len(line) - len(line.lstrip())]
+        print("\n".join(wrapped(line, f"{blanks}  ")))
 
 
 @contextlib.contextmanager
@@ -58,42 +65,10 @@ def finding_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def print_table(table: Table, columns: int | None = None) -> None:
-    """A table on stdout; ``columns`` limits how many of its columns are shown."""
-    from rich import box
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table as RichTable
-    from rich.text import Text
+    """A table on stdout, made to fit the window; ``columns`` limits how many of its columns are shown."""
+    from calib.cli.terminal import print_laid
 
-    class Quiet(Console):
-        def on_broken_pipe(self) -> None:  # rich would end the process with 1, which means a failed gate here
-            raise BrokenPipeError(errno.EPIPE, "the reader went away")
-
-    console = Quiet(highlight=False, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
-    console.print(Text(f"\n{table.title}", style="bold"))
-    if not table.rows:
-        console.print(Text(table.empty))
-        return
-    shown = table.filled[:columns]
-    rows = [table.cells(row, shown) for row in table.rows]
-    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, c in enumerate(shown):
-        # A heading wraps to the width of its cells, so that what room there is goes to the sentences.
-        cell = max(len(r[i]) for r in rows)
-        word = max(len(w) for w in c.label.split())
-        label = textwrap.fill(c.label, max(cell, word), break_on_hyphens=False)
-        drawn.add_column(
-            Text(label), justify="right" if c.numeric else "left", no_wrap=cell <= SENTENCE,
-            min_width=max(word, min(cell, SENTENCE)),
-        )  # fmt: skip
-    colors = {"FIT": "green", "WARN": "yellow", "REFUSED": "red", "REJECT": "red"}
-    for cells in rows:
-        drawn.add_row(*(Text(cell, style=colors.get(cell, "")) for cell in cells))
-    # A table is never cropped: where it does not fit, its lines are longer than the window.
-    least = Measurement.get(console, console.options.update(max_width=100_000), drawn).minimum
-    if least > console.width:
-        console.width = least
-    console.print(drawn)
+    print_laid(table, table.filled[:columns] if columns else None)
 
 
 def print_runs(runs: Any) -> None:
@@ -113,13 +88,27 @@ def print_runs(runs: Any) -> None:
     print_table(Table("runs", f"{len(rows)} runs", "", shown, rows, "No run could be read."))
 
 
+def print_finding_list(table: Table) -> None:
+    """Findings as paragraphs: a table of them has more sentences than a window has room for."""
+    from calib.cli.terminal import print_text
+
+    print_text(f"\n{table.title}", "bold")
+    if not table.rows:
+        say(table.empty)
+    for row in table.rows:
+        cells = dict(zip((c.key for c in table.columns), table.cells(row), strict=True))
+        where = f" ({cells['source']})" if cells["source"] else ""
+        limit = f"; the limit is {cells['limit']}" if cells["limit"] else ""
+        say(f"{cells['verdict']} {cells['rule']}: {cells['subject']}{where}\n  {cells['reason']}{limit}")
+
+
 def print_findings(findings: tuple[Finding, ...]) -> None:
     """Everything that was set aside or corrected in full; warnings by rule, since they repeat over a sweep."""
     from calib.reporting import Column, Table, quality_table
 
     rejected = tuple(f for f in findings if f.verdict in ("REJECT", "CORRECTED"))
     if rejected:
-        print_table(quality_table(rejected))
+        print_finding_list(quality_table(rejected))
     rules: dict[str, list[Finding]] = {}
     for f in findings:
         if f.verdict in ("WARN", "INFO"):

@@ -8,7 +8,7 @@ import typer
 
 from calib.cli.app import app
 from calib.cli.options import DEFAULT, CampaignArg, FloorOption, JsonOption, MatchingOption, run_options
-from calib.cli.output import frame_rows, note, print_json, print_table, working
+from calib.cli.output import frame_rows, note, print_json, print_table, say, working
 
 
 @app.command("plan")
@@ -59,6 +59,6 @@ def plan_command(
         return
     for p in plans:
         print_table(plan_table(p))
-        print(plan_table(p).note)
+        say(plan_table(p).note)
         if p.series.verdict == "REFUSED":
             note(f"the form is refused for {p.series.key['model']}: more runs will not make it fit")

@@ -20,7 +20,7 @@ from calib.cli.options import (
     RefusedOption,
     RegistryOption,
 )
-from calib.cli.output import note, print_json, print_table, working
+from calib.cli.output import note, print_json, print_table, say, working
 from calib.cli.predicting import ideal_engine, prediction_options, standing_predictors
 from calib.errors import UsageError
 
@@ -79,7 +79,7 @@ def recommend_command(
 
         print_json(asdict(made))
         return
-    print(made.describe())
+    say(made.describe())
     print_table(choice_rows(made))
     print_table(left_out_rows(made))
     if no_correction:

@@ -10,7 +10,7 @@ import typer
 
 from calib.cli.app import app
 from calib.cli.options import JsonOption, RegistryOption
-from calib.cli.output import note, print_json, print_table
+from calib.cli.output import note, print_json, print_table, say
 from calib.errors import GateFailedError, OutputError, UsageError
 from calib.files import SHORT, write_new
 
@@ -37,7 +37,7 @@ def show(
         if json:
             print_json({"folder": str(opened.folder), "entries": opened.entries})
             return
-        print(f"registry {opened.folder}: {len(opened.releases)} releases, {len(opened.current)} of them standing")
+        say(f"registry {opened.folder}: {len(opened.releases)} releases, {len(opened.current)} of them standing")
         print_table(release_rows(opened))
         print_table(entry_rows(opened))
         return
@@ -45,8 +45,8 @@ def show(
     if json:
         sys.stdout.write(loaded.to_json().decode())
         return
-    print(header(loaded))
-    print(standing(loaded, (opened, Registry.open(file.parent))))
+    say(header(loaded))
+    say(standing(loaded, (opened, Registry.open(file.parent))))
     print_table(coefficient_rows(loaded))
     print_table(balance_rows(loaded))
 
@@ -80,7 +80,7 @@ def compare_command(
 
         print_json(asdict(found) | {"largest_z": found.largest_z, "largest_change_pct": found.largest_change_pct})
     else:
-        print(found.describe())
+        say(found.describe())
         for table in (moved_rows(found), change_rows(found), prediction_rows(found)):
             print_table(table)
     if out is not None:
@@ -139,14 +139,12 @@ def release_command(
         print_json(entry)
         return
     for gate in entry.gates:
-        print(f"passed: {gate.name} ({gate.found}; limit {gate.limit})")
-    print(
-        f"Released {Registry.open(folder).path_of(entry)} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}"
-    )
+        say(f"passed: {gate.name} ({gate.found}; limit {gate.limit})")
+    say(f"Released {Registry.open(folder).path_of(entry)} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}")
     if entry.left_out:
-        print(f"released as refused: {', '.join(entry.left_out)}")
+        say(f"released as refused: {', '.join(entry.left_out)}")
     if comparison is not None:
-        print(f"supersedes {comparison.old[:SHORT]}; {comparison.describe()}")
+        say(f"supersedes {comparison.old[:SHORT]}; {comparison.describe()}")
     if entry.torn:
         note(f"set aside {len(entry.torn)} bytes of a torn last line of {folder}")
 
@@ -161,7 +159,7 @@ def withdraw_command(
     from calib.coefficients import withdraw
 
     entry = withdraw(_writable(registry), digest, why)
-    print(f"Withdrew {entry.file} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}: {entry.why}")
+    say(f"Withdrew {entry.file} (digest {entry.digest[:SHORT]}) by {entry.by} at {entry.at}: {entry.why}")
 
 
 def _writable(registry: Path | None) -> Path:

@@ -22,6 +22,7 @@ from calib.cli.options import (
     run_options,
 )
 from calib.cli.output import finding_rows, frame_rows, note, print_findings, print_json, print_table, working
+from calib.cli.summary import print_every_table, print_summary, print_written
 from calib.errors import GateFailedError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def run_command(
     pooling: PoolingOption = "none",
     strict: StrictOption = False,
     json: JsonOption = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Print every table in place of the summary.")] = False,
     gate_error: Annotated[
         float | None,
         typer.Option(
@@ -69,24 +71,11 @@ def run_command(
                 "findings": finding_rows(result.findings),
             }
         )
+    elif tables:
+        print_every_table(result)
+        print_written(result, written)
     else:
-        from calib.cli.showing import with_notes
-        from calib.reporting import report_tables
-
-        shown = report_tables(result.report_data)
-        for name in ("observed", "decomposition", "coefficients", "accuracy", "published_accuracy"):
-            if name in shown:
-                table = with_notes(shown[name]) if name == "coefficients" else shown[name]
-                print_table(table, 11 if name == "decomposition" else None)
-        print_findings(result.findings)
-        state = "Wrote" if written.new else "Nothing new; these results are there already"
-        print(f"{state} (digest {result.coefficients.digest[:12]})")
-        figures = [f for f in written.files if f.parent != written.folder]
-        for file in written.files:
-            if file not in figures:
-                print(f"  {file}")
-        if figures:
-            print(f"  {figures[0].parent} ({len(figures)} figures)")
+        print_summary(campaign, result, written)
     _gates(result, gate_error, gate_refused)
 
 

@@ -23,7 +23,8 @@ from calib.errors import UsageError
 class ResidualForm(ABC):
     """One form: its name in coefficient files, its parameters and its formula in words.
 
-    ``needs_concurrency`` says whether the concurrency [requests in flight] of a point enters.
+    ``needs_concurrency`` says whether the concurrency [requests in flight] of a point enters. A form adds methods and no
+    fields, so it needs no dataclass of its own, which a prediction service would wait a millisecond for.
     """
 
     name: str
@@ -49,7 +50,6 @@ class ResidualForm(ABC):
         return None
 
 
-@dataclass(frozen=True)
 class Log2(ResidualForm):
     """The published form ``1 - s*log2(pp)``."""
 
@@ -79,7 +79,6 @@ class Log2(ResidualForm):
         return x[..., None]
 
 
-@dataclass(frozen=True)
 class Log2Concurrency(Log2):
     """``1 - (s + u*log2(C))*log2(pp)``: a scheduling cost that grows with load."""
 
@@ -89,7 +88,6 @@ class Log2Concurrency(Log2):
         return np.stack(np.broadcast_arrays(x, x * np.log2(real_array(concurrency))), axis=-1)
 
 
-@dataclass(frozen=True)
 class Power(ResidualForm):
     """``pp**-a``."""
 
@@ -104,7 +102,6 @@ class Power(ResidualForm):
         return _through_origin(x, y)
 
 
-@dataclass(frozen=True)
 class Hyperbolic(ResidualForm):
     """``1/(1 + k*(pp - 1))``: a constant cost a microbatch and stage."""
 
@@ -118,7 +115,6 @@ class Hyperbolic(ResidualForm):
         return _through_origin(real_array(pp) - 1.0, 1.0 / np.maximum(real_array(residual), 1e-3) - 1.0)
 
 
-@dataclass(frozen=True)
 class Free(ResidualForm):
     """One value per measured pp level, and nothing in between: the fallback where no curve fits.
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from calib.reporting.page import render_html as render_html
     from calib.reporting.pictures import plot_efficiency as plot_efficiency, plot_stages as plot_stages
     from calib.reporting.plan_tables import plan_table as plan_table
+    from calib.reporting.run_summary import (
+        finding_sentences as finding_sentences,
+        refusals as refusals,
+        summary_table as summary_table,
+        verdict_paragraphs as verdict_paragraphs,
+    )
     from calib.reporting.source_tables import quality_table as quality_table
     from calib.reporting.stage_figure import draw_stages as draw_stages
     from calib.reporting.table import (
@@ -47,6 +53,7 @@ else:
             "pictures": "plot_efficiency plot_stages",
             "plan_tables": "plan_table",
             "source_tables": "quality_table",
+            "run_summary": "finding_sentences refusals summary_table verdict_paragraphs",
             "stage_figure": "draw_stages",
             "table": "CONFIGURATION Column Table json_value",
         },

@@ -11,6 +11,13 @@ import pytest
 from support.paths import DATA
 
 FILES = DATA / "aiconfigurator"
+
+
+def flat(text):
+    """Sentences as they were before they were wrapped to the window."""
+    return " ".join(text.split())
+
+
 POINT = (
     "--model", "Qwen/Qwen3-8B", "--system", "h200_sxm", "--backend", "vllm", "--backend-version", "0.19.1", "--tp", 2,
     "--pp", 4, "--isl", 4000, "--osl", 1000,
@@ -46,12 +53,12 @@ def test_release_show_compare_and_withdraw(cli, candidate, newer, tmp_path):
     assert f"digest {digest[:12]}" in made.out
     again = cli("release", newer, "--registry", registry, "--why", "second")
     assert f"supersedes {digest[:12]}" in again.out
-    assert "combined standard errors" in again.out
+    assert "combined standard errors" in flat(again.out)
     shown = cli("show", "--registry", registry)
     assert "2 releases, 1 of them standing" in shown.out
     assert "superseded" in shown.out
     compared = cli("compare", candidate, newer)
-    assert "parameters move by at most 7.1 combined standard errors" in compared.out
+    assert "parameters move by at most 7.1 combined standard errors" in flat(compared.out)
     assert cli("compare", candidate, newer, "--gate-z", 3).code == 1
     assert cli("compare", candidate, newer, "--gate-z", 8).code == 0
     assert cli("compare", candidate, newer, "--gate-change", 0.01).code == 1
@@ -170,14 +177,14 @@ def test_recommend_names_the_measured_best_for_every_model(cli, model):
     done = cli("recommend", "--gpus", 8, "--model", model)
     assert done.code == 0, done.err
     assert done.out.startswith("TP8/PP1 x1 at ")
-    assert "the uncalibrated model would have chosen TP1/PP8 x1" in done.out
+    assert "the uncalibrated model would have chosen TP1/PP8 x1" in flat(done.out)
     assert "corrected by coefficient file" in done.err
 
 
 def test_recommend_under_limits_and_beyond_what_is_known(cli):
     assert json.loads(cli("recommend", "--gpus", 8, "--model", "Qwen/Qwen3-8B", "--json").out)["choices"]
     limited = cli("recommend", "--gpus", 8, "--model", "Qwen/Qwen3-8B", "--tpot", 5.5)
-    assert "(not calibrated) is over 5.5 ms" in limited.out
+    assert "(not calibrated) is over 5.5 ms" in flat(limited.out)
     for wrong, code in (
         (("--gpus", 12, "--model", "Qwen/Qwen3-8B"), 2), (("--gpus", 8, "--model", "nope"), 2),
         (("--gpus", 8, "--model", "Qwen/Qwen3-8B", "--backend-version", "0.24.0"), 3),

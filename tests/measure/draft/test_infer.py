@@ -62,7 +62,8 @@ def found(draft):
     return {(x.field, x.place): x.value for x in draft.inferred}
 
 
-def test_an_aiperf_campaign_needs_only_what_no_file_says(aiperf, cli):
+def test_an_aiperf_campaign_needs_only_what_no_file_says(aiperf, cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # no path is folded
     done = cli("init", aiperf)
     assert done.code == 0
     assert done.err == ""
