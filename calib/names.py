@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 Verdict = Literal["FIT", "WARN", "REFUSED"]
 Reference = Literal["baseline", "model"]
@@ -18,3 +18,8 @@ IN_SAMPLE, ONE_PP = (
 DECIMAL = (
     r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"  # a plain number: float() alone would take 1_000 and other scripts' digits
 )
+
+
+def unknown_value(value: Any) -> bool:
+    """Whether a cell says nothing: None, NaN, or pandas' NA, which is not imported here, since a list of rules needs no frame."""
+    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)

@@ -22,7 +22,7 @@ from calib.cli.options import (
     run_options,
 )
 from calib.cli.output import finding_rows, frame_rows, note, print_findings, print_json, print_table, working
-from calib.cli.summary import print_every_table, print_summary, print_written
+from calib.cli.run_output import print_every_table, print_summary, print_written
 from calib.errors import GateFailedError
 
 if TYPE_CHECKING:

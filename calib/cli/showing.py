@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calib.coefficients import CoefficientSet, Comparison, Key, Registry
 from calib.files import SHORT
-from calib.judging import Recommendation
 from calib.reporting import CONFIGURATION, Column, Table
+
+if TYPE_CHECKING:
+    from calib.judging import Recommendation
 
 
 def header(c: CoefficientSet) -> str:

@@ -11,53 +11,28 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
-from calib.arrays import Array
-from calib.coefficients.extrapolation import Location, locate
-from calib.coefficients.file import CoefficientSet
-from calib.coefficients.forms import ResidualForm
-from calib.coefficients.points import (
-    BASELINE_FIELD,
-    MODEL_FIELD,
-    NOT_APPLIED,
-    CalibratedArray,
-    PointKey,
-    Points,
-    PointTable,
-    positive_numbers,
-)
-from calib.coefficients.prediction import Correction, Prediction, require_not_applied
-from calib.coefficients.records import Coefficient
-from calib.coefficients.registry import SHIPPED, Registry
-from calib.coefficients.selection import Allowed, Lookup
 from calib.errors import (
     MissingConcurrencyError,
     NothingReleasedError,
     PointError,
     PredictionError,
     ReferenceMismatchError,
-    RefusedCoefficientError,
     UsageError,
 )
-from calib.files import SHORT
-from calib.names import Reference
 
+# The records and tables behind this class are imported where it is used: a service that starts waits for numpy, not for them.
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOWHERE = Location(1.0, 0.0)
+    from numpy.typing import NDArray
 
-
-class _Resolved(msgspec.Struct, frozen=True):
-    """What one distinct configuration resolves to."""
-
-    key: PointKey
-    flag: str
-    coefficient: Coefficient | None = None
-    balance: float = 1.0  # times the fill factor, where the file has a fill rule
-    place: Location = NOWHERE
+    from calib.arrays import Array
+    from calib.coefficients.file import CoefficientSet
+    from calib.coefficients.points import Points
+    from calib.coefficients.prediction import Correction, Prediction
+    from calib.names import Reference
 
 
 class Predictor:
@@ -71,6 +46,8 @@ class Predictor:
     """
 
     def __init__(self, coefficients: CoefficientSet, *, source: str = "") -> None:
+        from calib.coefficients.selection import Lookup
+
         self.coefficients = coefficients
         self.source = source
         self._lookup = Lookup(coefficients)
@@ -108,8 +85,11 @@ class Predictor:
         NothingReleasedError
             No released file covers the question; lists what is released and what each lacks.
         """
+        from calib.coefficients.file import CoefficientSet
+        from calib.coefficients.registry import SHIPPED, Registry
+
         if path is None:
-            return load_released(registry or SHIPPED, points=points, reference=reference)
+            return load_released(registry, points=points, reference=reference)
         coefficients = CoefficientSet.load(path)
         asked = dict.fromkeys(os.fspath(f) for f in (registry, os.path.dirname(path), SHIPPED) if f is not None)
         for folder in asked:
@@ -149,31 +129,48 @@ class Predictor:
         AlreadyAppliedError
             The table says that a coefficient file was applied to it.
         """
+        from calib.coefficients.evaluation import evaluate, resolve
+        from calib.coefficients.points import PointTable
+        from calib.coefficients.selection import Allowed
+
         table = PointTable.parse(points)
         if correction not in ("on", "off"):
             raise UsageError("must be 'on' or 'off'", field="correction", value=correction)
         if correction == "off":
-            one = np.ones(table.n)
-            flags = np.full(table.n, "uncorrected")
-            return Prediction(one, np.zeros(table.n), one, one, flags, "1", self.coefficients.reference, NOT_APPLIED)
+            return self._uncorrected(table.n)
         allowed = Allowed.of(allow_refused, extrapolate)
-        resolved = [self._resolve(key, table, row, allowed) for row, key in table.distinct]
-        value, stderr, spread = (column[table.inverse] for column in self._evaluate(resolved))
+        own_balance = table.own_balance is not None
+        resolved = [resolve(self._lookup, key, row, allowed, own_balance=own_balance) for row, key in table.distinct]
+        value, stderr, spread = (column[table.inverse] for column in evaluate(self._lookup, resolved))
         if table.own_balance is not None:
             own = np.where(np.array([r.coefficient is None for r in resolved])[table.inverse], 1.0, table.own_balance)
             value, stderr, spread = value * own, stderr * own, spread * own
+        return self._marked(value, stderr, spread, np.array([r.flag for r in resolved], dtype=np.str_)[table.inverse])
+
+    def _marked(self, value: Array, stderr: Array, spread: Array, flags: NDArray[np.str_]) -> Prediction:
+        """The factors, marked as those of this file, so that nothing is corrected twice."""
+        from calib.coefficients.points import CalibratedArray
+        from calib.coefficients.prediction import Prediction
+
         mark = self.coefficients.digest
         return Prediction(
             value=CalibratedArray.of(value, mark),
             stderr=CalibratedArray.of(stderr, mark),
             low=CalibratedArray.of(value - spread, mark),
             high=CalibratedArray.of(value + spread, mark),
-            flags=np.array([r.flag for r in resolved], dtype=np.str_)[table.inverse],
+            flags=flags,
             unit="1",
             reference=self.coefficients.reference,
             applied=mark,
             source=self.source,
         )
+
+    def _uncorrected(self, n: int) -> Prediction:
+        from calib.coefficients.points import NOT_APPLIED
+        from calib.coefficients.prediction import Prediction
+
+        one, flags = np.ones(n), np.full(n, "uncorrected")
+        return Prediction(one, np.zeros(n), one, one, flags, "1", self.coefficients.reference, NOT_APPLIED)
 
     def throughput(
         self,
@@ -197,6 +194,9 @@ class Predictor:
         AlreadyAppliedError
             The throughput is itself the result of a prediction.
         """
+        from calib.coefficients.points import BASELINE_FIELD, MODEL_FIELD, positive_numbers
+        from calib.coefficients.prediction import Prediction, require_not_applied
+
         wanted, other = BASELINE_FIELD, MODEL_FIELD
         if self.coefficients.reference == "model":
             wanted, other = other, wanted
@@ -225,55 +225,15 @@ class Predictor:
             source=f.source,
         )
 
-    def _evaluate(self, resolved: list[_Resolved]) -> tuple[Array, Array, Array]:
-        """Factor, its standard error and the half width of its interval [1] of each distinct configuration."""
-        value, stderr, spread = np.ones(len(resolved)), np.zeros(len(resolved)), np.zeros(len(resolved))
-        groups: dict[int, list[int]] = {}
-        for i, r in enumerate(resolved):
-            if r.coefficient is not None:
-                groups.setdefault(id(r.coefficient), []).append(i)
-        for members in groups.values():
-            own = [resolved[i] for i in members]
-            c = own[0].coefficient
-            assert c is not None
-            form = self._lookup.form_of(c)
-            balance, outside = np.array([r.balance for r in own]), np.array([r.place.doublings for r in own])
-            here = _curve(form, c, [(float(r.key.pp), float(r.key.concurrency)) for r in own])
-            edge = _curve(form, c, [(r.place.pp, r.place.concurrency) for r in own]) if outside.any() else here
-            value[members] = balance * here[0]
-            stderr[members] = balance * np.where(outside > 0, edge[1] * (1.0 + outside), here[1])
-            quantile = np.nan if c.estimate.t_quantile is None else c.estimate.t_quantile
-            spread[members] = quantile * stderr[members]
-        return value, stderr, spread
-
-    def _resolve(self, key: PointKey, table: PointTable, row: int, allowed: Allowed) -> _Resolved:
-        if key.pp == 1:  # every factor is exactly 1 there, whatever the model
-            return _Resolved(key, "identity")
-        coefficient = self._lookup.coefficient(key, allowed)
-        flag = "exact" if coefficient.model is not None else "pooled"
-        if coefficient.verdict == "REFUSED" and key.model not in allowed.refused:
-            raise RefusedCoefficientError(
-                f"point {row}: the form of the {coefficient.backend} coefficient for {key.model} is refused "
-                f"({'; '.join(coefficient.reasons)})",
-                remedy="measure this configuration, or name the model in allow_refused (--allow-refused) to apply it anyway",
-            )
-        at = locate(coefficient, key, row, self._lookup.form_of(coefficient), allowed.extrapolate)
-        if at.doublings > 0:
-            flag = "extrapolated"
-        if coefficient.verdict == "REFUSED":
-            flag = "refused"
-        own = table.own_balance is not None
-        return _Resolved(key, flag, coefficient, 1.0 if own else self._lookup.balance_factor(key, row, allowed), at)
-
 
 def load_released(
-    registry: str | Path = SHIPPED,
+    registry: str | Path | None = None,
     *,
     points: Points | None = None,
     reference: Reference | None = None,
     **options: Any,
 ) -> Predictor:
-    """The newest standing release of a registry that answers for every point; see `Predictor.load`.
+    """The newest standing release of a registry, the shipped one where left out, that answers; see `Predictor.load`.
 
     ``options`` are those of `Predictor.factor`: what the caller opts in to is part of the question.
 
@@ -284,7 +244,10 @@ def load_released(
     NothingReleasedError
         None does; with each and what it lacks.
     """
-    opened, lacks = Registry.open(registry), []
+    from calib.coefficients.registry import SHIPPED, Registry
+    from calib.files import SHORT
+
+    opened, lacks = Registry.open(registry or SHIPPED), []
     for entry in opened.current:
         coefficients = opened.load(entry)
         predictor = Predictor(coefficients, source=opened.path_of(entry))
@@ -308,15 +271,3 @@ def load_released(
         remedy="give a coefficient file, release one with `calib release`, name another folder with registry (--registry), or "
         "widen a field that is outside with extrapolate (--extrapolate FIELD)",
     )
-
-
-def _curve(form: ResidualForm, c: Coefficient, at: list[tuple[float, float]]) -> tuple[Array, Array]:
-    """Residual [1] and standard error of one new residual at (pp, C): parameter error, and scatter relative to the curve."""
-    pp, load = (np.array(x) for x in zip(*at, strict=True))
-    concurrency = load if form.needs_concurrency else None
-    residual = form.residual(pp, c.estimate.values, concurrency)
-    if c.estimate.covariance is None or c.estimate.scatter is None:
-        return residual, np.full(len(pp), np.nan)
-    slope = form.jacobian(pp, c.estimate.values, concurrency)
-    variance: Array = np.einsum("ij,jk,ik->i", slope, np.asarray(c.estimate.covariance), slope)
-    return residual, np.hypot(np.sqrt(variance), c.estimate.scatter * residual)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from calib._faces import face
 
 if TYPE_CHECKING:
+    from calib.fitting.comparison_rules import COMPARISON_RULES as COMPARISON_RULES
     from calib.fitting.efficiency import (
-        COMPARISON_RULES as COMPARISON_RULES,
         ERROR_FLOOR as ERROR_FLOOR,
         LOG_PARTS as LOG_PARTS,
         SMALLEST_FLOOR as SMALLEST_FLOOR,
@@ -37,7 +37,8 @@ else:
     __getattr__, __dir__ = face(
         __name__,
         {
-            "efficiency": "COMPARISON_RULES Decomposition ERROR_FLOOR LOG_PARTS SMALLEST_FLOOR decompose",
+            "comparison_rules": "COMPARISON_RULES",
+            "efficiency": "Decomposition ERROR_FLOOR LOG_PARTS SMALLEST_FLOOR decompose",
             "estimate": "fit",
             "fitted_curve": "Curve coordinates fit_curve",
             "least_squares": "Errors Solution fit_gls solve_gls",

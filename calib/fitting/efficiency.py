@@ -25,24 +25,13 @@ import numpy as np
 import pandas as pd
 
 from calib.errors import UsageError
-from calib.fitting.matching import DATA_PARALLEL, NO_BASELINE, NO_LATENCY, NO_PP_RUN, corrected, observe, with_errors
-from calib.fitting.shares import IMPLAUSIBLE, NO_BALANCE, NO_MODEL, UNKNOWN_OP, explain_point
+from calib.fitting.matching import corrected, observe, with_errors
+from calib.fitting.shares import explain_point
 from calib.measure import SERIES, Campaign, Finding, natural_key, usable
 from calib.names import BalanceKind, Matching, Reference
 from calib.pipeline import BALANCES
 from calib.shown import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table
 
-# What is noticed only when runs are put beside their baseline: (name, verdict, meaning), as in `calib.measure.screening`.
-COMPARISON_RULES = (
-    (NO_BASELINE, "REJECT", "no usable TP=G/PP=1 run of the series"),
-    (NO_BALANCE, "REJECT", "no per-op latencies, so no balance factor"),
-    (NO_MODEL, "REJECT", "no ideal throughput of the model's own, which a model reference needs"),
-    (NO_LATENCY, "REJECT", "no TTFT and ITL, which the end-effect correction needs"),
-    (DATA_PARALLEL, "REJECT", "dp > 1, for which the baseline is not defined"),
-    (IMPLAUSIBLE, "REJECT", "an efficiency no pipeline has"),
-    (NO_PP_RUN, "WARN", "a baseline without a PP run"),
-    (UNKNOWN_OP, "WARN", "an op of no known place in the pipeline"),
-)
 ERROR_FLOOR = 0.02  # relative error of a throughput where nothing better is known [1]
 SMALLEST_FLOOR = 1e-6  # relative; below it the covariance is no longer positive in double precision
 

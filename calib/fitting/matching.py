@@ -9,14 +9,10 @@ import numpy as np
 import pandas as pd
 
 from calib.errors import CampaignError
+from calib.fitting.comparison_rules import DATA_PARALLEL, NO_BASELINE, NO_LATENCY, NO_PP_RUN
 from calib.fitting.quantiles import normal_quantile, t_quantile
 from calib.measure import SERIES, Campaign, Finding, describe_run, records
 from calib.names import Matching
-
-NO_BASELINE = "no_baseline"
-NO_LATENCY = "no_latency"
-NO_PP_RUN = "no_pp_run"
-DATA_PARALLEL = "data_parallel"
 
 
 def corrected(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[Finding]]:

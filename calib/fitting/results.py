@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from calib.errors import UsageError
 from calib.fitting.efficiency import Decomposition
 from calib.fitting.fitted_curve import Curve
 from calib.fitting.pooling import Pool, pool
+from calib.fitting.regression import interval_table, regression_of, summary_of
 from calib.fitting.verdict import (
     ConcurrencyFit,
 )
@@ -82,6 +83,70 @@ class FitResult:
         """One row a coefficient: its first parameter with the interval [1], n, dof, verdict and reasons."""
         kinds = (("model", self.series), ("backend", self.pools), ("system", self.systems), ("flat", self.flat))
         return pd.DataFrame([table_row(kind, s) for kind, members in kinds for s in members])
+
+    @property
+    def params(self) -> pd.Series[float]:
+        """The estimates [1] by backend, model and parameter; NaN for a model whose form is refused: it is no estimate."""
+        return self._intervals()["value"].rename("params")
+
+    @property
+    def bse(self) -> pd.Series[float]:
+        """Their standard errors [1]; NaN where none is known."""
+        return self._intervals()["stderr"].rename("bse")
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The ``1 - alpha`` intervals [1], columns ``lower`` and ``upper``, by Student's t of the true degrees of freedom."""
+        return self._intervals(alpha)[["lower", "upper"]]
+
+    @property
+    def _named_by(self) -> list[str]:
+        """The fields that tell the series apart: backend and model, and what else differs."""
+        return [
+            "backend",
+            "model",
+            *(k for k in KEY if k not in ("backend", "model") and len({s.key[k] for s in self.series}) > 1),
+        ]
+
+    def _intervals(self, alpha: float = 0.05) -> pd.DataFrame:
+        names = self._named_by
+        rows = [(tuple(s.key[n] for n in names), s.estimate, s.curve.dof, s.verdict != "REFUSED") for s in self.series]
+        return interval_table(rows, names, alpha)
+
+    def regression(self, model: str, backend: str | None = None) -> Any:
+        """One model's fit as the results of statsmodels' generalised least squares: ``.summary()``, ``.resid``, ``.t_test``.
+
+        Also where the form is refused, since its diagnostics show why. The own fit of the model, before any partial pooling.
+
+        Raises
+        ------
+        UsageError
+            No such model, or several backends have it and none is named.
+        """
+        own = [s for s in self.series if s.key["model"] == model and backend in (None, s.key["backend"])]
+        if len(own) != 1:
+            known = ", ".join(sorted({f"{s.key['model']} on {s.key['backend']}" for s in self.series}))
+            raise UsageError(
+                "was not fitted" if not own else f"was fitted {len(own)} times",
+                field="model", value=model, remedy=f"name one of {known}",
+            )  # fmt: skip
+        return regression_of(own[0].curve, own[0].points)
+
+    def summary(self) -> Any:
+        """All models in one ``statsmodels`` summary: estimate, standard error, interval, points and verdict."""
+        table = self._intervals().reset_index()
+        own = [s for s in self.series for _ in s.estimate.parameters]
+        shown = table[self._named_by].astype(str).assign(parameter=table["parameter"])
+        for name, column in {"coef": "value", "std err": "stderr", "[0.025": "lower", "0.975]": "upper"}.items():
+            shown[name] = ["" if math.isnan(v) else f"{v:.4f}" for v in table[column]]
+        shown = shown.assign(
+            n=[str(s.estimate.n) for s in own], dof=[str(s.curve.dof) for s in own], verdict=[s.verdict for s in own]
+        )
+        notes = [
+            f"{s.key['model']} has no estimate: {s.reasons[0]}"
+            for s in self.series
+            if s.verdict == "REFUSED" and s.reasons
+        ]
+        return summary_of(shown, f"Residual form {self.form.formula}", notes)
 
     def unmeasured(self, backend: str, *, size_b: float, model_sizes_b: Mapping[str, float] | None = None) -> Estimate:
         """The parameters of a model of ``size_b`` billion parameters that was not measured, with their prediction interval.

@@ -9,16 +9,12 @@ import numpy as np
 import pandas as pd
 
 from calib.errors import BreakdownError
+from calib.fitting.comparison_rules import IMPLAUSIBLE, NO_BALANCE, NO_MODEL, UNKNOWN_OP
 from calib.fitting.matching import point_finding, point_warning
 from calib.measure import Campaign, Finding
 from calib.names import BalanceKind, Reference
 from calib.pipeline import Step, UnknownOpWarning, balance_factor, ideal_throughput, steady_state_of
 from calib.units import METRICS
-
-NO_BALANCE = "no_balance_factor"
-NO_MODEL = "no_model_prediction"
-IMPLAUSIBLE = "implausible_efficiency"
-UNKNOWN_OP = "unknown_op"
 
 
 def explain_point(

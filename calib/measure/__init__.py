@@ -32,6 +32,12 @@ if TYPE_CHECKING:
         read_units as read_units,
     )
     from calib.measure.campaign.topology import identify as identify, where_is as where_is
+    from calib.measure.columns import (
+        COUNTS as COUNTS,
+        MEASURES as MEASURES,
+        RUN_COLUMNS as RUN_COLUMNS,
+        SERIES as SERIES,
+    )
     from calib.measure.draft.infer import (
         Draft as Draft,
         draft_campaign as draft_campaign,
@@ -41,16 +47,9 @@ if TYPE_CHECKING:
     from calib.measure.needed_steps import compute_breakdowns as compute_breakdowns
     from calib.measure.readers.hints import Hint as Hint
     from calib.measure.readers.read_run import ReadRun as ReadRun, UnreadableRun as UnreadableRun
-    from calib.measure.run_table import (
-        COUNTS as COUNTS,
-        MEASURES as MEASURES,
-        RUN_COLUMNS as RUN_COLUMNS,
-        SERIES as SERIES,
-        natural as natural,
-        natural_key as natural_key,
-        records as records,
-    )
-    from calib.measure.screening.screen import RULES as RULES, screen as screen, usable as usable
+    from calib.measure.run_table import natural as natural, natural_key as natural_key, records as records
+    from calib.measure.screening.catalogue import RULES as RULES
+    from calib.measure.screening.screen import screen as screen, usable as usable
     from calib.measure.shipped import (
         DEFAULT_CAMPAIGN as DEFAULT_CAMPAIGN,
         find_campaign as find_campaign,
@@ -73,8 +72,10 @@ else:
             "needed_steps": "compute_breakdowns",
             "readers.hints": "Hint",
             "readers.read_run": "ReadRun UnreadableRun",
-            "run_table": "COUNTS MEASURES RUN_COLUMNS SERIES natural natural_key records",
-            "screening.screen": "RULES screen usable",
+            "columns": "COUNTS MEASURES RUN_COLUMNS SERIES",
+            "run_table": "natural natural_key records",
+            "screening.catalogue": "RULES",
+            "screening.screen": "screen usable",
             "shipped": "DEFAULT_CAMPAIGN find_campaign load_campaign shipped_breakdowns shipped_campaigns",
         },
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pandas as pd
+from calib.names import unknown_value
 
 FindingVerdict = Literal["INFO", "WARN", "CORRECTED", "REJECT"]
 
@@ -28,5 +28,5 @@ class Finding:
 def describe_run(row: Mapping[str, Any]) -> str:
     """One run in words, for findings and messages."""
     c = row.get("concurrency")
-    at = "" if c is None or pd.isna(c) else f" C={int(c)}"
+    at = "" if c is None or unknown_value(c) else f" C={int(c)}"
     return f"{row['model']} {row['backend']} TP{int(row['tp'])}/PP{int(row['pp'])}{at}"

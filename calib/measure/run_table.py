@@ -11,22 +11,7 @@ from typing import Any
 import pandas as pd
 import pandera.pandas as pa
 
-IDENTITY = (
-    "campaign", "model", "precision", "backend", "backend_version", "system", "gpus", "tp", "pp", "dp", "replicas",
-    "isl", "osl", "concurrency",
-)  # fmt: skip
-SERIES = (
-    "campaign", "model", "precision", "backend", "backend_version", "system", "gpus", "replicas", "isl", "osl",
-)  # fmt: skip
-COUNTS = ("gpus", "tp", "pp", "dp", "replicas", "isl", "osl", "concurrency")
-MEASURES = (
-    "output_tokens_per_s", "output_tokens_per_s_stderr", "requests_per_s", "ttft_p50_ms", "itl_p50_ms", "tpot_mean_ms",
-    "completed_requests", "failed_requests", "duration_s", "efficiency",
-)  # fmt: skip
-SOURCE = ("tool", "tool_version", "source_file", "source_row", "source_sha256")
-SCREENING = ("verdict", "rules")
-LARGEST_COUNT = 10**9
-VERDICTS = ("OK", "WARN", "CORRECTED", "REJECT")
+from calib.measure.columns import COUNTS, IDENTITY, MEASURES, RUN_COLUMNS, VERDICTS
 
 _NULLABLE_TEXT = ("precision", "tool", "tool_version")
 
@@ -43,7 +28,6 @@ def _column(name: str) -> pa.Column:
     return pa.Column(object if name in _NULLABLE_TEXT else str, nullable=name in _NULLABLE_TEXT)
 
 
-RUN_COLUMNS = (*IDENTITY, *MEASURES, *SCREENING, *SOURCE)
 RUN_TABLE = pa.DataFrameSchema({name: _column(name) for name in RUN_COLUMNS}, strict=True, ordered=True)
 
 

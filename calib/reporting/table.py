@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
-
-from calib.coefficients import Estimate
 from calib.errors import printable
+from calib.names import unknown_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from calib.coefficients import Estimate
 
 
 def json_value(value: Any) -> Any:
     """A cell as JSON has it: a plain number or text, null where it is not known."""
-    if value is None or value is pd.NA:
+    if unknown_value(value):
         return None
-    if isinstance(value, np.generic):
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -92,7 +94,7 @@ class Table:
 
 def cell_text(value: Any, kind: str) -> str:
     """A value as text; empty where it is not known."""
-    if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+    if unknown_value(value):
         return ""
     if kind in DECIMALS:
         text = f"{float(value):.{DECIMALS[kind]}f}"

@@ -252,6 +252,16 @@ def test_help_imports_neither_numpy_nor_pandas():
     assert in_a_process(code=code).stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("arguments", [["rules"], ["show"], ["sql", "--help"], ["demo", "--list"]], ids=" ".join)
+def test_a_command_loads_what_it_needs_and_nothing_heavier(arguments):
+    code = (
+        f"import sys; sys.argv = {['calib', *arguments]!r}\nfrom calib.cli import main\n"
+        "try: main()\nexcept SystemExit as e: assert not e.code\n"
+        "print(sorted({'pandas', 'pandera', 'scipy', 'matplotlib', 'statsmodels', 'duckdb'} & set(sys.modules)))"
+    )
+    assert in_a_process(code=code).stdout.splitlines()[-1] == "[]"
+
+
 def test_predict_imports_neither_pandas_nor_scipy(coefficients):
     code = (
         f"import sys; sys.argv = {['calib', 'predict', str(coefficients), *POINT, '--tp', '2', '--pp', '4']!r}\n"

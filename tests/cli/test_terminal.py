@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from calib.cli.summary import MOST_LINES
+from calib.cli.run_output import MOST_LINES
 from calib.cli.terminal import lay_out, shortened
 from calib.reporting import Column, Table
 from calib.workflow import Options, report

@@ -9,7 +9,7 @@ import msgspec
 
 from calib.errors import CampaignError
 from calib.files import decode_problem
-from calib.measure.run_table import IDENTITY, LARGEST_COUNT
+from calib.measure.columns import IDENTITY, LARGEST_COUNT
 from calib.names import Matching
 from calib.pipeline import PARTITION_RULES
 

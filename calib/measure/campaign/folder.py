@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from calib.errors import CampaignError, ContradictionError, UnknownTopologyError
 from calib.measure.campaign.config import CONFIG_NAME, CampaignConfig
 from calib.measure.campaign.reading import ReadUnits, read_units
+from calib.measure.columns import COUNTS, LARGEST_COUNT
 from calib.measure.readers.csv_table import read_table
 from calib.measure.readers.discover import holds_results
 from calib.measure.readers.read_run import ReadRun, UnreadableRun
-from calib.measure.run_table import COUNTS, LARGEST_COUNT
 
 
 def _with_engine(run: ReadRun | UnreadableRun, engine: Mapping[str, object]) -> ReadRun | UnreadableRun:

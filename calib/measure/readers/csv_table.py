@@ -14,8 +14,8 @@ from pathlib import Path
 
 from calib.errors import CampaignError, UnknownTopologyError
 from calib.files import read_bytes, sha256_bytes
+from calib.measure.columns import COUNTS, IDENTITY, MEASURES
 from calib.measure.readers.read_run import ReadRun, UnreadableRun
-from calib.measure.run_table import COUNTS, IDENTITY, MEASURES
 from calib.names import DECIMAL
 
 KNOWN = frozenset((*IDENTITY, *MEASURES, "tool", "tool_version")) - {"campaign"}

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
-
 from calib.measure.findings import FindingVerdict
+from calib.names import unknown_value
 
 Row = Mapping[str, Any]
 Facts = Mapping[str, object]
@@ -37,7 +36,7 @@ class Run:
     def number(self, name: str) -> float | None:
         """A measured column, None where it is not known."""
         value = self.row.get(name)
-        return None if value is None or pd.isna(value) else float(value)
+        return None if value is None or unknown_value(value) else float(value)
 
     def fact(self, name: str) -> float | None:
         """A fact that is a number, None where it is not known."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from calib.measure.columns import MEASURES
 from calib.measure.findings import FindingVerdict
-from calib.measure.run_table import MEASURES
 from calib.measure.screening.rule import NONE, Rule, Run, Seen
 from calib.units import METRICS
 

@@ -16,15 +16,14 @@ import pandas as pd
 from calib.errors import CampaignError
 from calib.measure.campaign.config import CONFIG_NAME
 from calib.measure.campaign.load import Campaign
+from calib.measure.columns import SERIES
 from calib.measure.findings import Finding, FindingVerdict, describe_run
-from calib.measure.run_table import SERIES, records
+from calib.measure.run_table import records
+from calib.measure.screening.catalogue import DISPUTED, RULES
 from calib.measure.screening.rule import NONE, Rule, Run, Seen, SeriesRule
 from calib.measure.screening.run_rules import RUN_RULES
 from calib.measure.screening.series_rules import CAMPAIGN_RULES, SERIES_RULES
 
-DISPUTED = SeriesRule("disputed_label", "WARN", "sources disagree about a label", NONE, lambda *_: ())
-RULES: tuple[Rule | SeriesRule, ...] = (*RUN_RULES, *SERIES_RULES, *CAMPAIGN_RULES, DISPUTED)
-RULE_NAMES = tuple(r.name for r in RULES)
 _WEIGHT = ("OK", "INFO", "WARN", "CORRECTED", "REJECT")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calib.measure.campaign.config import ENGINE_FLAGS
-from calib.measure.run_table import IDENTITY
+from calib.measure.columns import IDENTITY
 from calib.measure.screening.rule import NONE, Run, Seen, SeriesRule
 
 NAMED = 3  # other places of a run that are named

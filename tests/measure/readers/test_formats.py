@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support.paths import DATA
 
 from calib.errors import CalibError, CampaignError
+from calib.measure.columns import COUNTS, IDENTITY, MEASURES
 from calib.measure.readers.formats import READERS, SUFFIXES, Reader, find_reader, read_file
 from calib.measure.readers.read_run import ReadRun, UnreadableRun
-from calib.measure.run_table import COUNTS, IDENTITY, MEASURES
 
 FOLDER = DATA / "readers"
 FILES = {

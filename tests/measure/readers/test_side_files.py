@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from support.paths import DATA
 
+from calib.measure.columns import RUN_COLUMNS
 from calib.measure.readers import server_metrics, side_files as deployment
 from calib.measure.readers.hints import Hint, gpu_system
 from calib.measure.readers.side_files import path_hints, read_hints
-from calib.measure.run_table import RUN_COLUMNS
 
 FILES = DATA / "deployment"
 METRICS = "server_metrics_export.json"
