@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 from calib._version import __version__
 
 __all__ = [

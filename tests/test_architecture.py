@@ -177,7 +177,7 @@ def test_there_are_at_most_ten_rooms_and_little_in_the_root():
         "cli", "coefficients", "emulator", "fitting", "integrations", "judging", "measure", "nightly", "pipeline", "reporting",
     } == PACKAGES  # fmt: skip
     assert (
-        ABOVE | {"_faces", "_version", "arrays", "errors", "files", "folders", "names", "shown", "units"}
+        ABOVE | {"_exports", "_version", "arrays", "errors", "files", "folders", "names", "notebook", "units"}
         == ROOT_MODULES
     )
 

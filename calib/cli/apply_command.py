@@ -18,7 +18,7 @@ from calib.cli.options import (
     RegistryOption,
 )
 from calib.cli.output import note, print_json
-from calib.cli.predicting import prediction_options, standing_predictors
+from calib.cli.prediction_setup import prediction_options, standing_predictors
 from calib.errors import OutputError, PredictionError
 
 

@@ -21,7 +21,7 @@ from calib.cli.options import (
     RegistryOption,
 )
 from calib.cli.output import note, print_json
-from calib.cli.predicting import ideal_engine, prediction_options
+from calib.cli.prediction_setup import ideal_engine, prediction_options
 from calib.errors import PredictionError, UsageError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _engine_rows(
 def _print_csv(rows: list[dict[str, Any]], columns: list[str]) -> None:
     import csv
 
-    from calib.shown import csv_cell
+    from calib.notebook import csv_cell
 
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()

@@ -21,7 +21,7 @@ from calib.cli.options import (
     RegistryOption,
 )
 from calib.cli.output import note, print_json, print_table, say, working
-from calib.cli.predicting import ideal_engine, prediction_options, standing_predictors
+from calib.cli.prediction_setup import ideal_engine, prediction_options, standing_predictors
 from calib.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def recommend_command(
     json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Which (tp, pp, replicas, concurrency) delivers most by calibrated throughput, under latency limits."""
-    from calib.cli.showing import choice_rows, left_out_rows
+    from calib.cli.registry_tables import choice_rows, left_out_rows
 
     options = prediction_options(allow_refused, extrapolate, no_correction)
     with working("searching"):

@@ -29,7 +29,7 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """What a coefficient file covers, checked and readable; without a file, what is released."""
-    from calib.cli.showing import balance_rows, coefficient_rows, entry_rows, header, release_rows, standing
+    from calib.cli.registry_tables import balance_rows, coefficient_rows, entry_rows, header, release_rows, standing
     from calib.coefficients import SHIPPED, CoefficientSet, Registry
 
     opened = Registry.open(registry or SHIPPED)
@@ -71,7 +71,7 @@ def compare_command(
     json: JsonOption = False,
 ) -> None:
     """What moved between two coefficient files, by how many standard errors, and what it does to predictions."""
-    from calib.cli.showing import change_rows, moved_rows, prediction_rows
+    from calib.cli.registry_tables import change_rows, moved_rows, prediction_rows
     from calib.coefficients import compare
 
     found = compare(_loaded(old, registry), _loaded(new, registry))
@@ -97,7 +97,7 @@ def compare_command(
 
 def _write_comparison(found: Comparison, out: Path) -> None:
     """The comparison as a page and as Markdown; neither replaces a file of other content."""
-    from calib.cli.showing import change_rows, moved_rows, prediction_rows
+    from calib.cli.registry_tables import change_rows, moved_rows, prediction_rows
     from calib.reporting import render_comparison_html, render_comparison_markdown
 
     tables = (moved_rows(found), change_rows(found), prediction_rows(found))

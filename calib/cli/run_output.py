@@ -53,7 +53,7 @@ def _lines(table: Table) -> list[str]:
 
 def print_every_table(result: Result) -> None:
     """The tables of the report that a terminal has use for, and the findings."""
-    from calib.cli.showing import with_notes
+    from calib.cli.registry_tables import with_notes
     from calib.reporting import report_tables
 
     shown = report_tables(result.report_data)

@@ -7,10 +7,11 @@ Read first: `file` (the document), then `predictor` (file and operating points t
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.coefficients.comparison import Comparison as Comparison, Key as Key, compare as compare
+    from calib.coefficients.estimate_rows import ESTIMATED as ESTIMATED, estimated_row as estimated_row
     from calib.coefficients.file import FILE_NAME as FILE_NAME, CoefficientSet as CoefficientSet
     from calib.coefficients.forms import (
         FORMS as FORMS,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         get_form as get_form,
         real_array as real_array,
     )
-    from calib.coefficients.notebook import ESTIMATED as ESTIMATED, estimated_row as estimated_row
     from calib.coefficients.points import (
         APPLIED_FIELD as APPLIED_FIELD,
         BASELINE_FIELD as BASELINE_FIELD,
@@ -57,7 +57,7 @@ else:
             "comparison": "Comparison Key compare",
             "file": "CoefficientSet FILE_NAME",
             "forms": "FORMS FREE LOG2 LOG2_CONCURRENCY ResidualForm free_form get_form real_array",
-            "notebook": "ESTIMATED estimated_row",
+            "estimate_rows": "ESTIMATED estimated_row",
             "points": "APPLIED_FIELD BASELINE_FIELD Codes FIELDS MODEL_FIELD NOT_APPLIED Points",
             "prediction": "Correction Prediction",
             "predictor": "Predictor load_released",

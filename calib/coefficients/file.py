@@ -91,8 +91,8 @@ class CoefficientSet(FileRecord, frozen=True, kw_only=True):
         return f"<CoefficientSet {self.digest[:12]}: {len(self.coefficients)} coefficients, {self.formula}>"
 
     def _repr_html_(self) -> str:
-        from calib.coefficients.notebook import ESTIMATED, domain_text, estimated_row
-        from calib.shown import LEFT, ROWS, counts_text, html_block, html_table  # a service shows nothing
+        from calib.coefficients.estimate_rows import ESTIMATED, domain_text, estimated_row
+        from calib.notebook import LEFT, ROWS, counts_text, html_block, html_table  # a service shows nothing
 
         c = self
         rows = [

@@ -7,7 +7,7 @@ Read first: `scenarios` (which truths there are), then `engine`.
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.emulator.demo import Demo as Demo, Progress as Progress, run_demo as run_demo

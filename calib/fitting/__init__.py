@@ -6,7 +6,7 @@ Read first: `efficiency` (a campaign to its residuals), then `estimate` (residua
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.fitting.comparison_rules import COMPARISON_RULES as COMPARISON_RULES
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
         fit_gls as fit_gls,
         solve_gls as solve_gls,
     )
-    from calib.fitting.pooling import Pool as Pool, pool as pool
     from calib.fitting.quantiles import (
         chi_square_sf as chi_square_sf,
         kendall_tau as kendall_tau,
         normal_quantile as normal_quantile,
     )
+    from calib.fitting.random_effects import Pool as Pool, pool as pool
     from calib.fitting.results import KEY as KEY, FitResult as FitResult, Pooling as Pooling, SeriesFit as SeriesFit
     from calib.fitting.to_coefficients import to_coefficient_set as to_coefficient_set
 else:
@@ -42,7 +42,7 @@ else:
             "estimate": "fit",
             "fitted_curve": "Curve coordinates fit_curve",
             "least_squares": "Errors Solution fit_gls solve_gls",
-            "pooling": "Pool pool",
+            "random_effects": "Pool pool",
             "quantiles": "chi_square_sf kendall_tau normal_quantile",
             "results": "FitResult KEY Pooling SeriesFit",
             "to_coefficients": "to_coefficient_set",

@@ -29,8 +29,8 @@ from calib.fitting.matching import corrected, observe, with_errors
 from calib.fitting.shares import explain_point
 from calib.measure import SERIES, Campaign, Finding, natural_key, usable
 from calib.names import BalanceKind, Matching, Reference
+from calib.notebook import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table
 from calib.pipeline import BALANCES
-from calib.shown import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table
 
 ERROR_FLOOR = 0.02  # relative error of a throughput where nothing better is known [1]
 SMALLEST_FLOOR = 1e-6  # relative; below it the covariance is no longer positive in double precision

@@ -16,7 +16,7 @@ from calib.coefficients import FREE, Estimate, ResidualForm, get_form
 from calib.errors import NothingToFitError, UsageError
 from calib.fitting.efficiency import Decomposition, decompose
 from calib.fitting.fitted_curve import Curve, fit_curve
-from calib.fitting.pools import fit_pool, fit_system, partially_pooled
+from calib.fitting.pooling import fit_pool, fit_system, partially_pooled
 from calib.fitting.results import KEY, POOLINGS, FitResult, Pooling, SeriesFit, make_estimate
 from calib.fitting.verdict import (
     MIN_LEVELS,

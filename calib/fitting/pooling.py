@@ -1,82 +1,94 @@
-"""Models within a backend within a system: what is known of one that was not measured.
-
-Random effects: the parameters of model i are ``b_i = X_i @ m + a_i`` with ``a_i`` of covariance B between models, and are
-estimated with covariance ``V_i``. B is the moment estimator ``S - mean(V_i)`` (Hedges and Olkin 1985, for each element;
-projected onto what a covariance can be), ``m`` weighted by ``(V_i + B)^-1``. A new model has the prediction variance
-``B + var(m)`` on ``k - p - 1`` degrees of freedom for k models and p coefficients, k - 2 without covariates (Higgins, Thompson
-and Spiegelhalter 2009): a plug-in normal quantile covers a new model far too seldom at the k that campaigns have.
-"""
+"""The coefficient of a model, or a backend, that was not measured: random effects over those that were."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from calib.arrays import Array
-from calib.fitting.quantiles import t_quantile
+from calib.coefficients import ResidualForm
+from calib.fitting.fitted_curve import fit_curve
+from calib.fitting.random_effects import pool
+from calib.fitting.results import KEY, SeriesFit, make_estimate, pool_of
+from calib.names import BACKEND_KEY, Verdict
 
 
-@dataclass(frozen=True)
-class Pool:
-    """The distribution that k models come from.
+def fit_pool(
+    form: ResidualForm,
+    key: dict[str, Any],
+    group: pd.DataFrame,
+    members: list[SeriesFit],
+    sizes: Mapping[str, float] | None,
+) -> SeriesFit:
+    """The coefficient of a model of this backend that was not measured.
 
-    ``mean`` (p, q): one row a covariate column, one column a parameter; ``covariance`` (p*q, p*q) of its entries, row by row;
-    ``between`` (q, q) between models; ``dof`` of a prediction, below 1 where nothing can be said.
+    From the models that are not refused (of all, and refused itself, where every one is), by random effects; under three
+    models its error is unknown.
     """
-
-    mean: Array
-    covariance: Array
-    between: Array
-    dof: int
-    k: int
-
-    def new(self, covariates: Array | None = None) -> tuple[Array, Array]:
-        """Parameters (q,) of a model that was not measured, and their prediction covariance (q, q)."""
-        x = np.ones(1) if covariates is None else np.asarray(covariates, dtype=np.float64)
-        spread = np.kron(x[None, :], np.eye(len(self.between)))
-        return x @ self.mean, self.between + spread @ self.covariance @ spread.T
-
-    def shrunk(self, values: Array, covariance: Array, covariates: Array | None = None) -> tuple[Array, Array]:
-        """The partially pooled parameters of a measured model (best linear unbiased prediction), and their covariance."""
-        x = np.ones(1) if covariates is None else np.asarray(covariates, dtype=np.float64)
-        spread = np.kron(x[None, :], np.eye(len(self.between)))
-        keep = self.between @ np.linalg.pinv(self.between + covariance)
-        rest = np.eye(len(self.between)) - keep
-        left = rest @ spread
-        return (
-            keep @ values + rest @ (x @ self.mean),
-            keep @ covariance + left @ self.covariance @ left.T,
-        )
-
-    @property
-    def quantile(self) -> float | None:
-        """The t quantile of a 95 % prediction interval, None where the models are too few for one."""
-        return t_quantile(0.975, self.dof) if self.dof >= 1 else None
+    good = [m for m in members if m.verdict != "REFUSED"]
+    used = pd.concat([m.points for m in good]) if good else group
+    curve = fit_curve(form, used)
+    found = pool_of(good)
+    known = [m for m in good if m.estimate.stderr is not None]
+    warnings = [f"fitted on {len(good)} of {len(members)} models" + ("" if good else ", all refused")]
+    values, covariance, quantile, dof = curve.values, None, None, 0
+    if found is not None and found.quantile is not None:
+        values, covariance = found.new()
+        quantile, dof = found.quantile, found.dof
+    else:
+        warnings.append(f"{len(known)} models with an interval: the error for an unmeasured model is unknown")
+    slope = _slope(good, sizes)
+    warnings += [slope] if slope else []
+    estimate = make_estimate(curve.form, values, covariance, curve.scatter, dof=dof, n=curve.n, quantile=quantile)
+    verdict: Verdict = "FIT" if covariance is not None else "WARN"
+    reasons: tuple[str, ...] = () if covariance is not None else ("no interval for an unmeasured model",)
+    if len(good) < 2:
+        verdict = "REFUSED"
+        reasons = ("only one model could be fitted: nothing is known of others",)
+        if not good:
+            reasons = ("the form is refused for every model of this backend",)
+    return SeriesFit(key, curve.form, estimate, None, verdict, reasons, tuple(warnings), used, curve, pool=found)
 
 
-def pool(values: Array, covariances: Array, covariates: Array | None = None) -> Pool:
-    """Random effects of estimates ``values`` (k, q) with ``covariances`` (k, q, q).
-
-    ``covariates`` (k, p) include the column of ones; only that where it is None. Needs k > p.
-    """
-    k, q = values.shape
-    x = np.ones((k, 1)) if covariates is None else np.asarray(covariates, dtype=np.float64)
-    p = x.shape[1]
-    left = values - x @ np.linalg.lstsq(x, values, rcond=None)[0]
-    hat = np.eye(k) - x @ np.linalg.pinv(x)
-    # E[left' left] = sum_i hat_ii V_i + (k-p) B, so that the mean error is weighted by what the regression leaves.
-    noise = np.einsum("i,iab->ab", np.diag(hat), covariances)
-    between = _positive((left.T @ left - noise) / (k - p)) if k > p else np.zeros((q, q))
-    weight = np.linalg.pinv(covariances + between, hermitian=True)
-    information = np.einsum("ka,kb,kij->aibj", x, x, weight).reshape(p * q, p * q)
-    score = np.einsum("ka,kij,kj->ai", x, weight, values).reshape(p * q)
-    inverse = np.linalg.pinv(information, hermitian=True)
-    return Pool((inverse @ score).reshape(p, q), inverse, between, k - p - 1, k)
+def _slope(members: list[SeriesFit], sizes: Mapping[str, float] | None) -> str | None:
+    """The covariate in words."""
+    found = pool_of(members, sizes) if sizes else None
+    if found is None or len(found.mean) < 2:
+        return None
+    q = found.between.shape[0]
+    error = math.sqrt(found.covariance[q, q])
+    return f"{members[0].form.parameters[0]} changes by {found.mean[1, 0]:+.3f} +- {error:.3f} a tenfold model size"
 
 
-def _positive(matrix: Array) -> Array:
-    """The nearest covariance matrix: negative variances are no variance."""
-    eigenvalues, vectors = np.linalg.eigh(matrix)
-    nearest: Array = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
-    return nearest
+def partially_pooled(s: SeriesFit, pools: list[SeriesFit]) -> SeriesFit:
+    """The series with its estimate drawn towards its backend's models; as it is where there is nothing to draw to."""
+    own = next(p for p in pools if all(p.key[k] == s.key[k] for k in BACKEND_KEY))
+    if own.pool is None or s.verdict == "REFUSED" or s.estimate.covariance is None:
+        return s
+    values, covariance = own.pool.shrunk(s.curve.values, s.curve.covariance)
+    estimate = make_estimate(
+        s.form, values, covariance, s.estimate.scatter, dof=s.curve.dof, n=s.curve.n, quantile=s.curve.quantile
+    )
+    changes = {"estimate": estimate, "warnings": (*s.warnings, f"partially pooled over {own.pool.k} models")}
+    return SeriesFit(**{**{f: getattr(s, f) for f in s.__dataclass_fields__}, **changes})
+
+
+def fit_system(form: ResidualForm, system: str, pools: list[SeriesFit]) -> SeriesFit:
+    """The backends of one system as draws of their own; says how little is known of a backend that was not measured."""
+    own = [p for p in pools if p.key["system"] == system]
+    good = [p for p in own if p.verdict != "REFUSED" and p.pool is not None]
+    first = good[0] if good else own[0]
+    key: dict[str, str | None] = {**dict.fromkeys(KEY), "system": system}
+    found = None
+    if len(good) >= 3:
+        means = [p.pool for p in good if p.pool]
+        found = pool(np.array([m.mean[0] for m in means]), np.array([m.covariance for m in means]))
+    values, covariance = found.new() if found else (first.curve.values, None)
+    quantile, dof = (found.quantile, found.dof) if found else (None, 0)
+    estimate = make_estimate(form if form.parameters else first.form, values, covariance, first.curve.scatter, dof=dof,
+                             n=sum(p.estimate.n for p in good) or first.estimate.n, quantile=quantile)  # fmt: skip
+    reason = f"{len(good)} of {len(own)} backends have a pool: an unmeasured backend is not predicted"
+    return SeriesFit(key, first.form, estimate, None, "REFUSED", (reason,), (), first.points, first.curve, pool=found)

@@ -15,13 +15,13 @@ from calib.coefficients import ESTIMATED, Deviation, Estimate, FormTest, Residua
 from calib.errors import UsageError
 from calib.fitting.efficiency import Decomposition
 from calib.fitting.fitted_curve import Curve
-from calib.fitting.pooling import Pool, pool
+from calib.fitting.random_effects import Pool, pool
 from calib.fitting.regression import interval_table, regression_of, summary_of
 from calib.fitting.verdict import (
     ConcurrencyFit,
 )
 from calib.names import Verdict
-from calib.shown import LEFT, ROWS, counts_text, html_block, html_table
+from calib.notebook import LEFT, ROWS, counts_text, html_block, html_table
 
 KEY = ("system", "backend", "backend_version", "model", "precision")
 Pooling = Literal["none", "partial"]

@@ -6,7 +6,7 @@ Read first: `aiconfigurator_tables` (a table corrected and ranked again), then `
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.integrations.aiconfigurator import EnginePoint as EnginePoint, IdealEngine as IdealEngine

@@ -27,7 +27,7 @@ from calib.coefficients import (
     Predictor,
 )
 from calib.errors import AlreadyAppliedError, CalibError, PointError, UsageError
-from calib.shown import csv_cell
+from calib.notebook import csv_cell
 
 COUNTS = ("isl", "osl", "concurrency", "tp", "pp", "dp", "num_total_gpus")
 COLUMNS = ("model", *COUNTS, "tokens/s", "tokens/s/gpu", "backend", "version", "system")

@@ -6,7 +6,7 @@ Read first: `accuracy` (errors in sample and left out), then `left_out` and `con
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.judging.accuracy import (

@@ -16,7 +16,7 @@ from calib.arrays import Array
 from calib.coefficients import LOG2, CoefficientSet, Predictor, ResidualForm
 from calib.fitting import KEY, Curve, FitResult, coordinates, fit_curve
 from calib.names import BACKEND_KEY, IN_SAMPLE, ONE_PP
-from calib.shown import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table
+from calib.notebook import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table
 
 Train = Callable[[ResidualForm, pd.DataFrame, pd.DataFrame], Array]
 

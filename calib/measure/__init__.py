@@ -7,7 +7,7 @@ Read first: `campaign.load` (a folder to a Campaign), then `screening.run_rules`
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.measure.campaign.config import (

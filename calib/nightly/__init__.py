@@ -2,12 +2,12 @@
 
 Sub-packages `store` (Parquet and DuckDB, may be deleted at any time) and `alarms` (statistics over the nights).
 Imports `workflow` and what lies below it.
-Read first: `night` (step by step), then `judge` (what becomes an alarm).
+Read first: `night` (step by step), then `alarm_decisions` (what becomes an alarm).
 """
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.nightly.dry_run import preview as preview

@@ -10,10 +10,10 @@ import msgspec
 
 from calib.nightly.gather import find
 from calib.nightly.job_config import SETTINGS
+from calib.nightly.night_context import released_sets
 from calib.nightly.record import NightRecord, read_acks, read_nights
 from calib.nightly.scan import changes
 from calib.nightly.setup import Asked, job_folders
-from calib.nightly.situation import released_sets
 from calib.nightly.store.database import DATABASE_NAME
 from calib.nightly.store.reader import open_store
 from calib.nightly.store.writer import Stamp

@@ -13,12 +13,13 @@ from calib.coefficients import Registry
 from calib.errors import NightlyError, OutputError
 from calib.files import SHORT, now_utc, sha256_bytes, user_name
 from calib.folders import remove_torn, write_folder
+from calib.nightly.alarm_decisions import judge
 from calib.nightly.campaign_task import Outcome
 from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures, within
 from calib.nightly.history import FITTED, entries
 from calib.nightly.into_store import import_record, import_records, put_outcome
 from calib.nightly.job_config import SETTINGS, Config
-from calib.nightly.judge import judge
+from calib.nightly.night_context import Situation, released_sets
 from calib.nightly.outputs import contents
 from calib.nightly.record import Ack, CampaignNight, CampaignStatus, NightRecord, read_acks, read_nights
 from calib.nightly.scan import ScannedCampaign, changes
@@ -31,7 +32,6 @@ from calib.nightly.setup import (
     job_folders,
     nanoseconds_of,
 )
-from calib.nightly.situation import Situation, released_sets
 from calib.nightly.store.writer import CampaignRow, Stamp, Writer, open_writer
 from calib.nightly.trends import trends
 from calib.nightly.workers import choose

@@ -15,7 +15,7 @@ from calib.nightly.alarms.monitor import mape_rise, mape_stderr
 from calib.nightly.history import CONFIGURATION, Measurement, latest, series_key
 
 if TYPE_CHECKING:
-    from calib.nightly.situation import ReleasedReference, Situation
+    from calib.nightly.night_context import ReleasedReference, Situation
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Read first: `layout` (where the work lies), then `steady_state` (how the pipe ru
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.pipeline.breakdown import (

@@ -6,7 +6,7 @@ Read first: `contents` (what a report is made from), then `page`.
 
 from typing import TYPE_CHECKING
 
-from calib._faces import face
+from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.reporting.coefficient_tables import coefficient_table as coefficient_table

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from calib.coefficients.releasing import release
-from calib.nightly import judge as compare
+from calib.nightly import alarm_decisions as compare
 from calib.nightly.alarms.series import Level
 from calib.nightly.record import acknowledge, read_nights
 

@@ -25,8 +25,8 @@ from calib.measure.campaign.topology import identify, where_is
 from calib.measure.findings import Finding
 from calib.measure.readers.read_run import ReadRun, UnreadableRun
 from calib.measure.run_table import make_run_table
+from calib.notebook import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table, range_text
 from calib.pipeline import Breakdowns
-from calib.shown import LEFT, RIGHT, ROWS, decimal_text, html_block, html_table, range_text
 
 
 @dataclass(frozen=True, repr=False)

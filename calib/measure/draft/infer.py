@@ -19,8 +19,8 @@ from calib.measure.draft.entries import FIELDS, NAMED, Claim, RunsEntry, Sighted
 from calib.measure.draft.text import Line, campaign_text
 from calib.measure.readers.read_run import ReadRun
 from calib.names import BACKENDS
+from calib.notebook import LEFT, ROWS, html_block, html_table
 from calib.pipeline import Breakdowns
-from calib.shown import LEFT, ROWS, html_block, html_table
 
 AnyEntry = RunsEntry | TableFile
 UNTOLD = ("backend", "backend_version", "system", "gpus", "isl", "osl")

@@ -15,9 +15,9 @@ from calib.nightly.alarms.monitor import family_limit
 from calib.nightly.alarms.series import Level, Measured, Move, follow, together
 from calib.nightly.campaign_task import load_candidate
 from calib.nightly.history import Measurement, latest, measurements
+from calib.nightly.night_context import ReleasedReference, Situation
 from calib.nightly.prediction_errors import mape_alarms
 from calib.nightly.record import Ack, AlarmRecord
-from calib.nightly.situation import ReleasedReference, Situation
 
 
 def judge(at: Situation) -> tuple[list[AlarmRecord], list[str]]:

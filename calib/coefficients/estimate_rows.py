@@ -6,7 +6,7 @@ import math
 from typing import Protocol
 
 from calib.coefficients.records import Domain, Estimate
-from calib.shown import LEFT, RIGHT, span_text
+from calib.notebook import LEFT, RIGHT, span_text
 
 ESTIMATED = {"model": LEFT, "backend": LEFT, "estimate ± stderr [1]": LEFT, "95 % interval [1]": LEFT, "points": RIGHT,
              "dof": RIGHT, "verdict": LEFT}  # fmt: skip

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import calib
-from calib.shown import LONGEST, ROWS, csv_cell
+from calib.notebook import LONGEST, ROWS, csv_cell
 from calib.workflow import calibrate
 
 HOSTILE = "<img src=x onerror=alert(1)>"

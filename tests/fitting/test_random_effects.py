@@ -9,7 +9,7 @@ from statsmodels.stats.meta_analysis import combine_effects
 
 from calib import decompose, fit, load_campaign
 from calib.errors import UsageError
-from calib.fitting.pooling import pool
+from calib.fitting.random_effects import pool
 
 
 def test_at_equal_errors_it_is_the_random_effects_mean_of_statsmodels():
