@@ -20,7 +20,7 @@ def json_value(value: Any) -> Any:
     """A cell as JSON has it: a plain number or text, null where it is not known."""
     if unknown_value(value):
         return None
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None

@@ -101,7 +101,7 @@ def test_warnings_are_shown_beside_refusals(cli, tmp_path, calibrated):
 
 
 def test_rules_are_listed_with_their_limits(cli):
-    from calib.measure.screening.screen import RULE_NAMES
+    from calib.measure.screening.catalogue import RULE_NAMES
 
     done = cli("rules")
     assert all(name in done.out for name in RULE_NAMES)

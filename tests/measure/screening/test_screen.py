@@ -7,7 +7,8 @@ import pytest
 
 from calib import load_campaign
 from calib.errors import CampaignError
-from calib.measure.screening.screen import RULE_NAMES, RULES, screen, usable
+from calib.measure.screening.catalogue import RULE_NAMES, RULES
+from calib.measure.screening.screen import screen, usable
 
 
 def change(folder, row: int, **values):
