@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from calib.coefficients import FILE_NAME, SHIPPED, CoefficientSet, Registry, compare
@@ -15,12 +15,8 @@ from calib.folders import require_room, taken, write_folder
 from calib.integrations import qualify_baseline
 from calib.judging import (
     Accuracy,
-    at_every_concurrency,
-    by_the_model,
     contest_forms,
     judge_accuracy,
-    vary_choices,
-    vary_physics,
 )
 from calib.measure import DEFAULT_CAMPAIGN, Campaign, Finding, load_campaign
 from calib.names import BalanceKind, Matching, Reference
@@ -71,11 +67,7 @@ class Result:
             coefficients=self.coefficients,
             accuracy=self.accuracy,
             findings=self.findings,
-            sensitivity=tuple(vary_choices(self.campaign, form=self.fit.form.name)),
-            physics=tuple(vary_physics(self.campaign)),
-            everywhere=at_every_concurrency(self.decomposition) if self.decomposition.matching == "peak" else None,
             changes=_since_release(self.coefficients),
-            model=self.fit if self.decomposition.reference == "model" else by_the_model(self.decomposition),
         )
 
 
@@ -190,8 +182,8 @@ def run(
     return result, report(result, out)
 
 
-def report(result: Result, out: str | Path = "reports") -> Written:
-    """Write coefficient file and report into ``out/<date>-<digest>/``, whole or not at all.
+def report(result: Result, out: str | Path = "reports", *, figures: bool = True) -> Written:
+    """Write coefficient file and report into ``out/<date>-<digest>/``, whole or not at all; without figures in half the time.
 
     Results of the same digest that are there already are left as they are, and nothing is written.
 
@@ -205,7 +197,7 @@ def report(result: Result, out: str | Path = "reports") -> Written:
         return found
     folder = out / f"{coefficients.created.at[:10]}-{coefficients.digest[:SHORT]}"
     require_room(folder)
-    data = result.report_data
+    data = result.report_data if figures else replace(result.report_data, figures=False)
     contents = {
         FILE_NAME: coefficients.to_json(),
         "report.html": render_html(data).encode("utf-8", "backslashreplace"),

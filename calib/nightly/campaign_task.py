@@ -87,7 +87,9 @@ def data_revision(campaign: Campaign) -> str:
     return sha256_bytes(msgspec.json.encode(said))
 
 
-def calibrate_folder(folder: str, cache: str | None, options: Options, out: str | None) -> Outcome:
+def calibrate_folder(
+    folder: str, cache: str | None, options: Options, out: str | None, figures: bool = True
+) -> Outcome:
     """Put a campaign together, screen and fit it, and write its report below ``out``; runs in a worker process.
 
     ``cache`` is the store's part with what its results held. Bad data end in `Outcome.failure`, a full disk in an error.
@@ -122,15 +124,15 @@ def calibrate_folder(folder: str, cache: str | None, options: Options, out: str 
         inputs={i.path: i.sha256 for i in campaign.inputs}, rules=rule_fingerprint(campaign.config, options),
         revision=data_revision(campaign),
     )  # fmt: skip
-    return _fit(campaign, known, options, out)
+    return _fit(campaign, known, options, out, figures)
 
 
-def _fit(campaign: Campaign, known: Outcome, options: Options, out: str | None) -> Outcome:
+def _fit(campaign: Campaign, known: Outcome, options: Options, out: str | None, figures: bool) -> Outcome:
     try:
         result = calibrate_campaign(campaign, options)
     except CalibError as error:
         return Outcome(**{**vars(known), "failure": str(error)})
-    written = report(result, out) if out else None
+    written = report(result, out, figures=figures) if out else None
     made = {
         "findings": result.findings,
         "digest": result.coefficients.digest,

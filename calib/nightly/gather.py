@@ -11,12 +11,12 @@ from calib.errors import CalibError, MissingExtraError, NightlyError, printable
 from calib.files import read_bytes
 from calib.measure import CONFIG_NAME, covered_units, parse_config
 from calib.nightly.campaign_task import READING, Outcome, calibrate_folder, code_digest
+from calib.nightly.job_config import Config
 from calib.nightly.read_cache import read_batch
 from calib.nightly.remote import is_url, mirror_of, sync
 from calib.nightly.scan import ScannedCampaign, scan_campaign, unit_signatures
 from calib.nightly.store.writer import Writer
 from calib.nightly.workers import Died, Workers
-from calib.workflow import Options
 
 BATCH = 16  # results a task
 EVERY_S = 10.0  # between two commits of what was read: each copies the database
@@ -155,11 +155,11 @@ def _batches(seen: ScannedCampaign, units: Sequence[str]) -> Iterator[list[str]]
 
 
 def fit_campaigns(
-    work: Sequence[ScannedCampaign], parts: Mapping[str, Path], options: Options, reports: Path | None, workers: Workers
+    work: Sequence[ScannedCampaign], parts: Mapping[str, Path], config: Config, reports: Path | None, workers: Workers
 ) -> dict[str, Outcome]:
     """Screen and fit each campaign, by key; a campaign whose worker died is failed."""
-    out = str(reports) if reports else None
-    tasks = [(str(s.folder), str(parts[s.key]) if s.key in parts else None, options, out) for s in work]
+    out, options, figures = str(reports) if reports else None, config.fit.options(), config.figures
+    tasks = [(str(s.folder), str(parts[s.key]) if s.key in parts else None, options, out, figures) for s in work]
     found: dict[str, Outcome] = {}
     for number, result in workers.map(calibrate_folder, tasks):
         key = work[number].key

@@ -48,6 +48,7 @@ class Config(_Section, frozen=True, kw_only=True):
     store: str = "store"
     out: str = "nights"
     registry: str | None = None
+    figures: bool = True
     fit: FitSection = FitSection()
     alarms: Limits = Limits()
 

@@ -145,7 +145,7 @@ def _calibrate(
             f"cannot be written ({error.strerror or error}), and nothing was changed", file=at.reports,
             remedy="make it writable, or name another folder as out",
         ) from None  # fmt: skip
-    outcomes = with_failures(fit_campaigns(work, parts, at.config.fit.options(), at.reports, workers), failed)
+    outcomes = with_failures(fit_campaigns(work, parts, at.config, at.reports, workers), failed)
     died = {k for k, o in outcomes.items() if k in failed or (o.failure or "").endswith("each time")}
     return outcomes, read, died
 

@@ -54,7 +54,7 @@ def rebuild_store(path: Path, asked: Asked | None = None) -> Rebuilt:
         found, stamp = find(at.config.results, at.base, at.store), fit_stamp(at.config)
         work, workers = list(found.campaigns.values()), choose(asked.workers, asked.scheduler)
         parts, _, failed = read_campaigns(writer, work, workers, commits=False)
-        outcomes = with_failures(fit_campaigns(work, parts, at.config.fit.options(), at.reports, workers), failed)
+        outcomes = with_failures(fit_campaigns(work, parts, at.config, at.reports, workers), failed)
         for key, outcome in outcomes.items():
             seen = found.campaigns[key]
             put_outcome(writer, key, outcome, "" if key in failed else fingerprint_of(seen, stamp), seen.stamps)

@@ -10,7 +10,15 @@ from typing import Any
 
 from calib.coefficients import CoefficientSet
 from calib.fitting import Decomposition, FitResult
-from calib.judging import Accuracy, Fitted, predicted_points
+from calib.judging import (
+    Accuracy,
+    Fitted,
+    at_every_concurrency,
+    by_the_model,
+    predicted_points,
+    vary_choices,
+    vary_physics,
+)
 from calib.measure import Campaign, Finding
 from calib.reporting.accuracy_tables import accuracy_table, predicted_table, throughput_tables
 from calib.reporting.before_after_tables import before_after_tables
@@ -48,12 +56,35 @@ class ReportData:
     coefficients: CoefficientSet
     accuracy: Accuracy
     findings: tuple[Finding, ...]
-    sensitivity: tuple[Mapping[str, Any], ...] = ()
-    physics: tuple[Mapping[str, Any], ...] = ()
-    everywhere: Fitted | None = None
-    model: FitResult | None = None
     changes: str = ""
+    figures: bool = True
     drawn: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    # What follows is worked out when it is first shown: a summary in a terminal needs little of it.
+    @functools.cached_property
+    def sensitivity(self) -> tuple[Mapping[str, Any], ...]:
+        """How much the estimate hangs on choices that could have been made otherwise."""
+        return tuple(vary_choices(self.campaign, form=self.fit.form.name))
+
+    @functools.cached_property
+    def physics(self) -> tuple[Mapping[str, Any], ...]:
+        """How much it hangs on what is assumed of the pipeline."""
+        return tuple(vary_physics(self.campaign))
+
+    @functools.cached_property
+    def everywhere(self) -> Fitted | None:
+        """The fit at every measured concurrency, beside one at the peak."""
+        return at_every_concurrency(self.decomposition) if self.decomposition.matching == "peak" else None
+
+    @functools.cached_property
+    def model(self) -> FitResult | None:
+        """The fit with the model's own prediction as the reference, where the campaign has what it takes."""
+        return self.fit if self.decomposition.reference == "model" else by_the_model(self.decomposition)
+
+    @functools.cached_property
+    def decisions(self) -> list[Table]:
+        """Whether the prediction picks the right configuration."""
+        return decision_tables(self.decomposition)
 
     @functools.cached_property
     def shown(self) -> Fitted:
@@ -77,7 +108,7 @@ def report_tables(data: ReportData) -> dict[str, Table]:
         *log_share_tables(data.model),
         accuracy_table(data.accuracy, data.fit),
         *contest_tables(data.coefficients.contest),
-        *decision_tables(data.decomposition),
+        *data.decisions,
         *throughput_tables(data.shown, data.everywhere),
         *published_tables(data.campaign, data.decomposition, data.fit, data.accuracy),
         predicted_table(data.accuracy),

@@ -44,7 +44,7 @@ def _trust(data: ReportData, backend: str, series: list[SeriesFit]) -> str:
 
 def _choice(data: ReportData, backend: str) -> str:
     """Whether the prediction now picks the right configuration, and what the uncalibrated pick cost."""
-    rows = data.tables["decisions"].rows if "decisions" in data.tables else ()
+    rows = [r for table in data.decisions if table.name == "decisions" for r in table.rows]
     own = [r for r in rows if r["backend"] == backend and r["at"] == OWN_OPTIMUM]
     after = [r for r in own if r["approach"] == CALIBRATED_BY_OTHERS]
     before = [r["regret_pct"] for r in own if r["approach"] == UNCALIBRATED]

@@ -86,7 +86,7 @@ def test_what_cannot_be_planned_is_an_error(vllm):
 
 
 def test_calib_plan_prints_and_answers_in_json(cli, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")  # nothing folds
+    monkeypatch.setenv("COLUMNS", "200")  # nothing folds
     shown = cli("plan", "h200-vllm-pp", "--model", "Qwen/Qwen3-0.6B")
     assert shown.code == 0
     assert "TP scaling alone, on 1 GPU" in shown.out

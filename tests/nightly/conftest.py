@@ -13,7 +13,7 @@ def job(tmp_path, simulated) -> Job:
     folder = tmp_path / "job"
     (folder / "results").mkdir(parents=True)
     (folder / "nightly.toml").write_text(
-        'name = "team"\nresults = ["results"]\nregistry = "released"\n', encoding="utf-8"
+        'name = "team"\nresults = ["results"]\nregistry = "released"\nfigures = false\n', encoding="utf-8"
     )
     return Job(folder, simulated)
 

@@ -34,6 +34,9 @@ def test_a_night_writes_what_it_promises_and_the_same_again_does_nothing(job):
         "junit.xml",
         "pager.txt",
     }
+    (written,) = (job.folder / "nights" / "reports").iterdir()
+    assert {p.name for p in written.iterdir()} == {"coefficients-v1.json", "report.html", "report.json", "report.md"}
+    assert "<figure" not in (written / "report.html").read_text(), "the job asked for none"
     before = {p: p.stat().st_mtime_ns for p in job.folder.rglob("*") if p.is_file() and p.name != "LOCK"}
     again = job.night()
     assert not again.new
@@ -287,5 +290,8 @@ def test_the_shipped_campaigns_pass_a_night(job):
 
     for name, folder in shipped_campaigns().items():
         shutil.copytree(folder, job.folder / "results" / name)
+    job.config.write_text(job.config.read_text().replace("figures = false", "figures = true"))
     night = job.night(workers=2)
+    reports = [job.folder / "nights" / "reports" / c.report for c in night.record.campaigns]
+    assert all(len(list(r.glob("figures/*.svg"))) >= 3 for r in reports)
     assert sorted(Path(c.campaign).name for c in night.record.campaigns if c.digest) == sorted(shipped_campaigns())
