@@ -17,7 +17,7 @@ from support.paths import SHARED
 from calib.coefficients.file import CoefficientSet
 from calib.coefficients.registry import SHIPPED, Registry
 from calib.measure.shipped import find_campaign
-from calib.workflow import Result, calibrate
+from calib.workflow import Result, calibrate, report
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,18 @@ def shared() -> Path:
 def calibrated() -> Callable[..., Result]:
     """The result of a shipped campaign, and once drawn its report, made once for all tests; nobody may change it."""
     return functools.cache(calibrate)
+
+
+@pytest.fixture(scope="session")
+def reported(calibrated, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A folder that holds the results of a shipped campaign already, without figures; for tests of what is said of them."""
+    out = tmp_path_factory.mktemp("reported")
+
+    def write(*arguments: object) -> Path:
+        report(calibrated(*arguments), out, figures=False)
+        return out
+
+    return write
 
 
 @pytest.fixture

@@ -93,9 +93,9 @@ def test_a_run_without_its_baseline_is_told_before_anything_is_calibrated(cli, v
     assert cli("check", vllm_folder, "--json").out.count('"no_baseline"') == 3  # one a topology
 
 
-def test_warnings_are_shown_beside_refusals(cli, tmp_path, calibrated):
-    report(calibrated("h200-vllm-pp", Options(matching="matched")), tmp_path)
-    shown = " ".join(cli("run", "--tables", "--matching", "matched", "--out", tmp_path).out.split())
+def test_warnings_are_shown_beside_refusals(cli, reported):
+    out = reported("h200-vllm-pp", Options(matching="matched"))
+    shown = " ".join(cli("run", "--tables", "--matching", "matched", "--out", out).out.split())
     assert "Qwen/Qwen3-14B REFUSED: 1 - s*log2(pp) misses the points" in shown
     assert "Qwen/Qwen3-8B FIT: disputed_label at" in shown
 
@@ -119,10 +119,11 @@ def test_decompose_and_fit_as_tables_and_json(cli):
     assert rows[0]["verdict"] == "REFUSED"
 
 
-def test_report_prints_the_markdown(cli, tmp_path):
-    done = cli("report", "--out", tmp_path)
+def test_report_prints_the_markdown(cli, reported):
+    out = reported("h200-vllm-pp")
+    done = cli("report", "--out", out)
     assert done.out.startswith("# Qwen3-0.6B")
-    assert str(tmp_path) in done.err
+    assert str(out) in done.err
 
 
 def test_show_is_readable_and_its_json_is_the_file(cli, coefficients):
@@ -208,7 +209,7 @@ def test_exit_codes(cli, arguments, code, tmp_path, monkeypatch):
 
 def test_gates(cli, tmp_path, calibrated):
     for name in ("h200-vllm-pp", "h20-trtllm-pp"):
-        report(calibrated(name), tmp_path)
+        report(calibrated(name), tmp_path, figures=False)
     assert cli("run", "--out", tmp_path, "--gate-error", "2.0", "--gate-refused").code == 0
     done = cli("run", "--out", tmp_path, "--gate-error", "1.0")
     assert done.code == 1
@@ -222,7 +223,7 @@ def test_gates(cli, tmp_path, calibrated):
 @pytest.mark.parametrize("change", ["no-baseline", "empty", "unreadable", "nan"])
 def test_bad_data_leaves_a_good_output_alone(cli, vllm_folder, tmp_path, change, calibrated):
     out = tmp_path / "reports"
-    report(calibrated("h200-vllm-pp"), out)
+    report(calibrated("h200-vllm-pp"), out, figures=False)
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
     points = vllm_folder / "points.csv"
     if change == "unreadable":

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from calib.cli.run_output import MOST_LINES
+from calib.cli.run_output import MOST_LINES, print_summary
 from calib.cli.terminal import lay_out, shortened
 from calib.reporting import Column, Table
-from calib.workflow import Options, report
+from calib.workflow import Options, calibrate, report
 
 CAMPAIGNS = ("h200-vllm-pp", "h200-sglang-trtllm-pp", "h20-trtllm-pp")
 # Each with what a campaign's name stands for; `run` is below, since it writes.
@@ -43,11 +43,11 @@ def test_no_other_command_does(cli, arguments):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("tables", [False, True])
-def test_the_main_job_fits_a_window_of_25_lines_and_80_columns(cli, tmp_path, calibrated, campaign, tables):
-    written = report(calibrated(campaign), tmp_path)
-    done = cli("run", campaign, "--out", tmp_path, *(["--tables"] if tables else []))
+def test_the_main_job_fits_a_window_of_25_lines_and_80_columns(cli, reported, campaign, tables):
+    out = reported(campaign)
+    done = cli("run", campaign, "--out", out, *(["--tables"] if tables else []))
     assert widest(done.out) <= 80
-    assert f"{written.folder}/" in done.out
+    assert re.search(rf"^  {out}/\S+/$", done.out, re.M)
     if tables:
         assert len(done.out.splitlines()) > MOST_LINES
     else:
@@ -56,30 +56,37 @@ def test_the_main_job_fits_a_window_of_25_lines_and_80_columns(cli, tmp_path, ca
         assert "Set aside: nothing." in done.out
 
 
-def test_a_refused_estimate_is_not_printed_as_one(cli, tmp_path, calibrated):
-    report(calibrated("h20-trtllm-pp"), tmp_path)
-    out = cli("run", "h20-trtllm-pp", "--out", tmp_path).out
+def test_a_refused_estimate_is_not_printed_as_one(cli, reported):
+    out = cli("run", "h20-trtllm-pp", "--out", reported("h20-trtllm-pp")).out
     assert re.search(r"Qwen/Qwen3-32B +REFUSED +- +- +39\.8", out)
     assert "misses the points at C=128 by more than" in out, "why"
 
 
-def test_what_is_set_aside_and_what_stands_beside_a_verdict_is_counted(cli, tmp_path, vllm_folder, edit):
+def summary(capsys, folder, out, **options):
+    """What the main job says of a campaign, without waiting for figures."""
+    result = calibrate(folder, Options(**options))
+    written = report(result, out, figures=False)
+    capsys.readouterr()
+    print_summary(str(folder), result, written)
+    return capsys.readouterr().out
+
+
+def test_what_is_set_aside_and_what_stands_beside_a_verdict_is_counted(capsys, tmp_path, vllm_folder, edit):
     edit(vllm_folder / "points.csv", "565.099", "-1")
-    done = cli("run", vllm_folder, "--matching", "matched", "--out", tmp_path)
-    said = " ".join(done.out.split())
+    out = summary(capsys, vllm_folder, tmp_path, matching="matched")
+    said = " ".join(out.split())
     assert "Set aside: 3 no_baseline, 1 implausible_value." in said
     assert "49 littles_law" in said
     assert "REFUSED" in said
-    assert len(done.out.splitlines()) <= MOST_LINES
+    assert len(out.splitlines()) <= MOST_LINES
 
 
-def test_many_models_are_cut_short_and_it_says_so(cli, tmp_path, simulated):
-    folder = simulated({f"model-{i}": 0.2 for i in range(30)}, noise=0.01)
-    out = cli("run", folder, "--out", tmp_path).out
+def test_many_models_are_cut_short_and_it_says_so(capsys, tmp_path, simulated):
+    out = summary(capsys, simulated({f"model-{i}": 0.2 for i in range(20)}, noise=0.01), tmp_path)
     assert len(out.splitlines()) <= MOST_LINES
     shown = len(re.findall(r"^ model-\d+ ", out, re.M))
     assert shown >= 3
-    assert f"... and {30 - shown} more; `calib show FILE` lists all" in out
+    assert f"... and {20 - shown} more; `calib show FILE` lists all" in out
 
 
 def table(*columns, rows=3):
@@ -139,12 +146,8 @@ def test_names_are_shortened_in_the_middle_and_never_made_equal():
     assert len(set(names)) == 5
 
 
-def test_an_own_coefficient_at_another_matching_is_shown_with_all_its_parameters(cli, tmp_path, calibrated):
-    report(
-        calibrated("h200-vllm-pp", Options(matching="matched", form="log2_concurrency", pooling="partial")), tmp_path
-    )
-    out = cli(
-        "run", "--matching", "matched", "--form", "log2_concurrency", "--pooling", "partial", "--out", tmp_path
-    ).out
+def test_a_form_of_several_parameters_is_shown_with_all_of_them(capsys, tmp_path):
+    options = {"matching": "matched", "form": "log2_concurrency", "pooling": "partial"}
+    out = summary(capsys, "h200-vllm-pp", tmp_path, **options)
     assert "s, u [1]" in out
     assert len(out.splitlines()) <= MOST_LINES
