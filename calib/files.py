@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from calib.errors import CalibError, CampaignError, OutputError, printable
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # What only writing needs is imported there: a prediction service reads one file, and starts a fifth sooner for it.
+Kind = TypeVar("Kind", bound=CalibError)
+
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 DATA = os.path.join(PACKAGE, "data")
 SHORT = 12  # hex digits of a digest shown to people and used in folder names
@@ -85,22 +87,13 @@ def write_new(path: Path, data: bytes) -> bool:
     OutputError
         The folder is missing, full or read-only.
     """
-    import contextlib
-    import tempfile
-
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = write_beside(path, data)
         try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
             # A hard link fails where the name is taken, in one step; a rename would replace the file.
             os.link(temporary, path)
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+            os.unlink(temporary)
     except FileExistsError:
         return False
     except OSError as error:
@@ -110,6 +103,35 @@ def write_new(path: Path, data: bytes) -> bool:
             remedy="choose a writable folder with --out, or free some space",
         ) from None
     return True
+
+
+def write_beside(path: Path, data: bytes) -> str:
+    """The name of a new hidden file in the folder of ``path`` that holds ``data``, on the disk before it gets its name.
+
+    Raises
+    ------
+    OSError
+        It could not be written; nothing is left.
+    """
+    import tempfile
+
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    return temporary
+
+
+def not_valid(error: Exception, what: str, *, kind: type[Kind], file: str | Path | None, remedy: str) -> Kind:
+    """The error of a document that a decoder refused, naming the field where the decoder does."""
+    problem, field = decode_problem(error)
+    return kind(f"is not {what} ({problem})", file=file, field=field or None, remedy=remedy)
 
 
 def decode_problem(error: Exception) -> tuple[str, str]:

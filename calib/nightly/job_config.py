@@ -10,7 +10,7 @@ import msgspec
 
 from calib.coefficients import FORMS
 from calib.errors import NightlyError, UsageError
-from calib.files import decode_problem, read_bytes
+from calib.files import not_valid, read_bytes
 from calib.fitting import SMALLEST_FLOOR
 from calib.names import BalanceKind, Matching, Reference
 from calib.nightly.alarms.monitor import Limits
@@ -68,11 +68,8 @@ def read_config(path: Path) -> Config:
     try:
         config = msgspec.toml.decode(data, type=Config)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        problem, field = decode_problem(error)
-        raise NightlyError(
-            f"is not a valid nightly configuration ({problem})", file=path, field=field or None,
-            remedy="correct it; the README's section 'Every night' shows one",
-        ) from None  # fmt: skip
+        remedy = "correct it; the README's section 'Every night' shows one"
+        raise not_valid(error, "a valid nightly configuration", kind=NightlyError, file=path, remedy=remedy) from None
     _check(config, path)
     return config
 

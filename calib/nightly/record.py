@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from calib.errors import NightlyError, OutputError, printable
-from calib.files import SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
+from calib.files import SHORT, decode_problem, not_valid, now_utc, read_bytes, sha256_bytes, user_name
 
 RECORD_NAME = "record.json"
 ACKS_NAME = "acks.jsonl"
@@ -149,13 +149,8 @@ def parse_record(data: bytes, file: Path) -> NightRecord:
     try:
         record = msgspec.json.decode(data, type=NightRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        problem, field = decode_problem(error)
-        raise NightlyError(
-            f"is not the record of a night ({problem})",
-            file=file,
-            field=field or None,
-            remedy="restore it, or move it away",
-        ) from None
+        remedy = "restore it, or move it away"
+        raise not_valid(error, "the record of a night", kind=NightlyError, file=file, remedy=remedy) from None
     if record.sealed().digest != record.digest:
         raise NightlyError(
             "does not match the content: the record was altered", file=file, field="digest", value=record.digest[:SHORT],

@@ -24,7 +24,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from calib.errors import BreakdownError
-from calib.files import decode_problem, read_bytes
+from calib.files import not_valid, read_bytes
 
 StepStatus = Literal["computed", "assumed", "derived", "never measured"]
 StepKind = Literal["decode", "mixed", "prefill"]
@@ -207,13 +207,8 @@ class Breakdowns(_Record, frozen=True, kw_only=True, dict=True):
         try:
             loaded = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            problem, path = decode_problem(error)
-            raise BreakdownError(
-                f"is not a valid breakdown file ({problem})",
-                file=file,
-                field=path or None,
-                remedy="write it with `calib breakdown`, or compare with the format in the README",
-            ) from None
+            remedy = "write it with `calib breakdown`, or compare with the format in the README"
+            raise not_valid(error, "a valid breakdown file", kind=BreakdownError, file=file, remedy=remedy) from None
         seen: set[StepKey] = set()
         for index, step in enumerate(loaded.steps):
             if step.key in seen:

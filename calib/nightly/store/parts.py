@@ -6,7 +6,6 @@ A part is named after its content and never changed; the database says which par
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from calib.errors import StoreError, printable
-from calib.files import SHORT, sha256_bytes
+from calib.files import SHORT, sha256_bytes, write_beside
 from calib.measure import COUNTS, MEASURES, RUN_COLUMNS
 
 MEASUREMENTS, CACHE = "measurements", "cache"
@@ -55,14 +54,9 @@ def write_part(folder: Path, kind: str, campaign: str, table: pa.Table) -> tuple
     path = folder / name
     if not is_whole(path):
         path.parent.mkdir(exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+        temporary = write_beside(path, data)
         try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.chmod(temporary, 0o644)
-            os.rename(temporary, path)
+            os.rename(temporary, path)  # replaces a part that was torn
         except OSError:
             os.unlink(temporary)
             raise
