@@ -21,5 +21,7 @@ DECIMAL = (
 
 
 def unknown_value(value: Any) -> bool:
-    """Whether a cell says nothing: None, NaN, or pandas' NA, which is not imported here, since a list of rules needs no frame."""
-    return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
+    """Whether a cell says nothing: None, NaN, or pandas' NA or NaT, which are known by name: a list of rules needs no frame."""
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )

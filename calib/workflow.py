@@ -11,7 +11,6 @@ from calib.coefficients import FILE_NAME, SHIPPED, CoefficientSet, Registry, com
 from calib.errors import CalibError, NothingToFitError, SetAsideError
 from calib.files import SHORT
 from calib.fitting import ERROR_FLOOR, Decomposition, FitResult, Pooling, decompose, fit, to_coefficient_set
-from calib.folders import require_room, taken, write_folder
 from calib.integrations import qualify_baseline
 from calib.judging import (
     Accuracy,
@@ -20,7 +19,16 @@ from calib.judging import (
 )
 from calib.measure import DEFAULT_CAMPAIGN, Campaign, Finding, load_campaign
 from calib.names import BalanceKind, Matching, Reference
-from calib.reporting import ReportData, figure_files, render_html, render_json, render_markdown
+from calib.reporting import (
+    ReportData,
+    figure_files,
+    render_html,
+    render_json,
+    render_markdown,
+    require_room,
+    taken,
+    write_folder,
+)
 
 REPORT_FILES = ("report.html", "report.md", "report.json")
 

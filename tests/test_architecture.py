@@ -176,10 +176,7 @@ def test_there_are_at_most_ten_rooms_and_little_in_the_root():
     assert {
         "cli", "coefficients", "emulator", "fitting", "integrations", "judging", "measure", "nightly", "pipeline", "reporting",
     } == PACKAGES  # fmt: skip
-    assert (
-        ABOVE | {"_exports", "_version", "arrays", "errors", "files", "folders", "names", "notebook", "units"}
-        == ROOT_MODULES
-    )
+    assert ABOVE | {"_exports", "_version", "arrays", "errors", "files", "names", "notebook", "units"} == ROOT_MODULES
 
 
 def test_the_contract_has_at_most_nine_floors_and_no_exception():

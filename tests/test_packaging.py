@@ -32,6 +32,7 @@ def test_the_wheel_carries_campaigns_templates_and_schema(wheel):
     assert "calib/reporting/templates/report.html.j2" in names
     assert "calib/data/coefficients-v1.schema.json" in names
     assert "calib/data/released/registry.jsonl" in names
+    assert "calib/py.typed" in names
     assert "calib/data/model_configs/Qwen--Qwen3-14B/config.json" in names
     assert not [n for n in names if n.startswith(("tests/", "notebooks/", "reports/"))]
 

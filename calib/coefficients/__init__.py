@@ -23,13 +23,13 @@ if TYPE_CHECKING:
         get_form as get_form,
         real_array as real_array,
     )
+    from calib.coefficients.point_columns import Codes as Codes
     from calib.coefficients.points import (
         APPLIED_FIELD as APPLIED_FIELD,
         BASELINE_FIELD as BASELINE_FIELD,
         FIELDS as FIELDS,
         MODEL_FIELD as MODEL_FIELD,
         NOT_APPLIED as NOT_APPLIED,
-        Codes as Codes,
         Points as Points,
     )
     from calib.coefficients.prediction import Correction as Correction, Prediction as Prediction
@@ -58,7 +58,8 @@ else:
             "file": "CoefficientSet FILE_NAME",
             "forms": "FORMS FREE LOG2 LOG2_CONCURRENCY ResidualForm free_form get_form real_array",
             "estimate_rows": "ESTIMATED estimated_row",
-            "points": "APPLIED_FIELD BASELINE_FIELD Codes FIELDS MODEL_FIELD NOT_APPLIED Points",
+            "points": "APPLIED_FIELD BASELINE_FIELD FIELDS MODEL_FIELD NOT_APPLIED Points",
+            "point_columns": "Codes",
             "prediction": "Correction Prediction",
             "predictor": "Predictor load_released",
             "records": "BalanceFactor BalanceSource Coefficient ContestRow Created Deviation Domain Estimate FormTest InputFile Span VersionRange",

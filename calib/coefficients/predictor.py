@@ -194,7 +194,8 @@ class Predictor:
         AlreadyAppliedError
             The throughput is itself the result of a prediction.
         """
-        from calib.coefficients.points import BASELINE_FIELD, MODEL_FIELD, positive_numbers
+        from calib.coefficients.point_columns import positive_numbers
+        from calib.coefficients.points import BASELINE_FIELD, MODEL_FIELD
         from calib.coefficients.prediction import Prediction, require_not_applied
 
         wanted, other = BASELINE_FIELD, MODEL_FIELD

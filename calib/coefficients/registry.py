@@ -9,14 +9,14 @@ Files are ``coefficients-<digest>.json``, written atomically and never overwritt
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from calib.coefficients.file import CoefficientSet
+from calib.coefficients.registry_entries import FIRST, Entry, GateResult, read_entries, split_torn
 from calib.errors import OutputError, RegistryError, WithdrawnError, printable
-from calib.files import DATA, SHORT, decode_problem, now_utc, read_bytes, sha256_bytes, user_name
+from calib.files import DATA, SHORT, now_utc, read_bytes, sha256_bytes, user_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,40 +25,6 @@ if TYPE_CHECKING:
 FILE_NAME = "registry.jsonl"
 # Text and os.path rather than pathlib, whose import a prediction service would wait for.
 SHIPPED = os.path.join(DATA, "released")
-FIRST = "0" * 64
-
-
-class GateResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One condition of a release: its limit, what was found, and whether that passes; in words with units."""
-
-    name: str
-    limit: str
-    found: str
-    passed: bool
-
-
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A release or a withdrawal.
-
-    ``candidate`` is the digest of the file that was released, which differs from ``digest`` where the release filled in
-    ``supersedes``. ``left_out`` names the models whose coefficient was released as refused. ``torn`` is what a
-    crash left of an entry.
-    """
-
-    format: Literal["calib-registry"] = "calib-registry"
-    format_version: Literal[1] = 1
-    action: Literal["release", "withdraw"]
-    digest: str
-    candidate: str
-    file: str
-    at: str
-    by: str
-    why: str
-    gates: tuple[GateResult, ...] = ()
-    left_out: tuple[str, ...] = ()
-    supersedes: str | None = None
-    torn: str | None = None
-    previous: str = FIRST
 
 
 class Registry(msgspec.Struct, frozen=True):
@@ -80,14 +46,14 @@ class Registry(msgspec.Struct, frozen=True):
         if not os.path.exists(path):
             return cls(os.fspath(folder), ())
         data = read_bytes(path, kind=RegistryError)
-        whole, torn = _split(data)
+        whole, torn = split_torn(data)
         if torn:
             raise RegistryError(
                 f"ends in {len(torn)} bytes of a torn line: a release or a withdrawal was interrupted",
                 file=path,
                 remedy="repeat it with `calib release` or `calib withdraw`, which set the torn line aside",
             )
-        return cls(os.fspath(folder), tuple(_entries(whole, path)))
+        return cls(os.fspath(folder), tuple(read_entries(whole, path)))
 
     @property
     def file(self) -> str:
@@ -236,8 +202,8 @@ class Registry(msgspec.Struct, frozen=True):
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
-                whole, torn = _split(os.pread(handle, os.fstat(handle).st_size, 0))
-                if tuple(_entries(whole, path)) != self.entries:  # another process was here since we looked
+                whole, torn = split_torn(os.pread(handle, os.fstat(handle).st_size, 0))
+                if tuple(read_entries(whole, path)) != self.entries:  # another process was here since we looked
                     raise RegistryError("has changed meanwhile", file=path, remedy="repeat the command")
                 lines = whole.splitlines()
                 made = msgspec.structs.replace(
@@ -272,36 +238,7 @@ def open_to_append(folder: str | Path) -> Registry:
     path = os.path.join(folder, FILE_NAME)
     if not os.path.exists(path):
         return Registry(os.fspath(folder), ())
-    return Registry(os.fspath(folder), tuple(_entries(_split(read_bytes(path, kind=RegistryError))[0], path)))
-
-
-def _split(data: bytes) -> tuple[bytes, bytes]:
-    """The whole lines, and what follows the last line break."""
-    end = data.rfind(b"\n") + 1
-    return data[:end], data[end:]
-
-
-def _entries(data: bytes, path: str) -> Iterator[Entry]:
-    previous = FIRST
-    for number, line in enumerate(data.splitlines(), start=1):
-        try:
-            entry = msgspec.json.decode(line, type=Entry)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RegistryError(
-                f"line {number} is not an entry of a registry ({decode_problem(error)[0]})",
-                file=path,
-                remedy="restore the file; a registry is only ever appended to",
-            ) from None
-        if entry.previous != previous:
-            raise RegistryError(
-                f"line {number} does not follow the line before it: a line was changed or removed",
-                file=path,
-                field="previous",
-                value=entry.previous[:SHORT],
-                remedy="restore the file; a registry is only ever appended to",
-            )
-        previous = sha256_bytes(line)
-        yield entry
+    return Registry(os.fspath(folder), tuple(read_entries(split_torn(read_bytes(path, kind=RegistryError))[0], path)))
 
 
 def _make(folder: str) -> None:

@@ -15,7 +15,8 @@ import msgspec
 from calib.coefficients.comparison import Comparison, compare
 from calib.coefficients.file import CoefficientSet
 from calib.coefficients.records import Coefficient
-from calib.coefficients.registry import Entry, GateResult, Registry, open_to_append
+from calib.coefficients.registry import Registry, open_to_append
+from calib.coefficients.registry_entries import Entry, GateResult
 from calib.errors import GateFailedError, RegistryError, UsageError
 from calib.files import SHORT
 from calib.names import ONE_PP

@@ -10,18 +10,16 @@ from calib._exports import face
 
 if TYPE_CHECKING:
     from calib.integrations.aiconfigurator import EnginePoint as EnginePoint, IdealEngine as IdealEngine
-    from calib.integrations.aiconfigurator_tables import (
-        ApplyOptions as ApplyOptions,
-        best_predictor as best_predictor,
-        parse_results as parse_results,
-    )
+    from calib.integrations.aiconfigurator_rows import parse_results as parse_results
+    from calib.integrations.aiconfigurator_tables import ApplyOptions as ApplyOptions, best_predictor as best_predictor
     from calib.integrations.baseline import Qualification as Qualification, qualify_baseline as qualify_baseline
 else:
     __getattr__, __dir__ = face(
         __name__,
         {
             "aiconfigurator": "EnginePoint IdealEngine",
-            "aiconfigurator_tables": "ApplyOptions best_predictor parse_results",
+            "aiconfigurator_tables": "ApplyOptions best_predictor",
+            "aiconfigurator_rows": "parse_results",
             "baseline": "Qualification qualify_baseline",
         },
     )

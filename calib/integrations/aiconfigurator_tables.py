@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -26,16 +25,14 @@ from calib.coefficients import (
     Prediction,
     Predictor,
 )
-from calib.errors import AlreadyAppliedError, CalibError, PointError, UsageError
+from calib.errors import CalibError, PointError, UsageError
+from calib.integrations.aiconfigurator_rows import _series, _shape
 from calib.notebook import csv_cell
 
-COUNTS = ("isl", "osl", "concurrency", "tp", "pp", "dp", "num_total_gpus")
-COLUMNS = ("model", *COUNTS, "tokens/s", "tokens/s/gpu", "backend", "version", "system")
 ADDED = (
     "calib_rank", "uncalibrated_rank", "calib_factor", "calib_tokens/s", "calib_tokens/s_low95", "calib_tokens/s_high95",
     "calib_tokens/s/gpu", "calib_flag", "calib_problem", APPLIED_FIELD,
 )  # fmt: skip
-NO_COLUMNS = "is not a table of the aiconfigurator command"
 _MODEL_FIELDS = ("model", "isl", "osl", "tp", "pp", "dp", "concurrency", "system", "backend")
 
 
@@ -97,59 +94,6 @@ class Applied:
         if shaky := sum(r["calib_flag"] == "extrapolated" for r in self.rows):
             lines.append(f"{shaky} of {len(self.rows)} rows lie outside the coefficients' domain and are extrapolated")
         return lines
-
-
-def parse_results(text: str, *, file: str | None = None) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
-    """Header and rows of such a table, counts as whole numbers and throughputs [tok/s] as numbers.
-
-    Raises
-    ------
-    PointError
-        A column is missing, or a cell is not the number it must be.
-    AlreadyAppliedError
-        The table was corrected before.
-    """
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        header, rows = tuple(reader.fieldnames or ()), list(reader)
-    except csv.Error as error:
-        raise PointError(
-            f"is not a CSV table ({error})", file=file, remedy="give pareto.csv as it was written"
-        ) from None
-    if APPLIED_FIELD in header:
-        raise AlreadyAppliedError(
-            "says that this table has been corrected before", file=file, field=APPLIED_FIELD,
-            remedy="start from the table as the aiconfigurator command wrote it",
-        )  # fmt: skip
-    if missing := [c for c in COLUMNS if c not in header]:
-        raise PointError(
-            f"{NO_COLUMNS}: column missing", file=file, field=missing[0],
-            remedy="give its pareto.csv or best_config_topn.csv",
-        )  # fmt: skip
-    if not rows:
-        raise PointError("holds no rows", file=file, remedy="give a table with at least one configuration")
-    return header, [_parsed(row, number, file) for number, row in enumerate(rows, start=2)]
-
-
-def _parsed(row: Mapping[str | None, Any], number: int, file: str | None) -> dict[str, Any]:
-    if None in row or None in row.values():
-        raise PointError(
-            f"line {number} has another number of cells than the header", file=file, remedy="correct the line"
-        )
-    made: dict[str, Any] = {str(k): v for k, v in row.items()}
-    for name in (*COUNTS, "tokens/s", "tokens/s/gpu"):
-        try:
-            value = float(made[name])
-            good = math.isfinite(value) and value > 0 and (name not in COUNTS or value.is_integer())
-        except ValueError:
-            good = False
-        if not good:
-            raise PointError(
-                f"line {number} is not a positive {'whole ' if name in COUNTS else ''}number", file=file, field=name,
-                value=made[name], remedy="correct the line",
-            )  # fmt: skip
-        made[f"_{name}"] = int(value) if name in COUNTS else value
-    return made
 
 
 def apply_to_results(
@@ -249,19 +193,6 @@ class _Baselines:
             where = "" if load is None else " at its concurrency"
             raise PointError(f"the table has no TP=G/PP1 row{where}, which reference 'baseline' multiplies")
         return found
-
-
-def _series(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (
-        *(row[k] for k in ("model", "system", "backend", "version")),
-        row["_isl"],
-        row["_osl"],
-        row["_tp"] * row["_pp"],
-    )
-
-
-def _shape(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*_series(row), row["_tp"], row["_pp"], row["_dp"])
 
 
 def _applied(

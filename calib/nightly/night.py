@@ -12,7 +12,6 @@ from calib._version import __version__
 from calib.coefficients import Registry
 from calib.errors import NightlyError, OutputError
 from calib.files import SHORT, now_utc, sha256_bytes, user_name
-from calib.folders import remove_torn, write_folder
 from calib.nightly.alarm_decisions import judge
 from calib.nightly.campaign_task import Outcome
 from calib.nightly.gather import find, fit_campaigns, read_campaigns, with_failures, within
@@ -35,6 +34,7 @@ from calib.nightly.setup import (
 from calib.nightly.store.writer import CampaignRow, Stamp, Writer, open_writer
 from calib.nightly.trends import trends
 from calib.nightly.workers import choose
+from calib.reporting import remove_torn, write_folder
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from calib.reporting.page import render_html as render_html
     from calib.reporting.pictures import plot_efficiency as plot_efficiency, plot_stages as plot_stages
     from calib.reporting.plan_tables import plan_table as plan_table
+    from calib.reporting.result_folder import (
+        remove_torn as remove_torn,
+        require_room as require_room,
+        taken as taken,
+        write_folder as write_folder,
+    )
     from calib.reporting.run_summary import (
         finding_sentences as finding_sentences,
         refusals as refusals,
@@ -53,6 +59,7 @@ else:
             "pictures": "plot_efficiency plot_stages",
             "plan_tables": "plan_table",
             "source_tables": "quality_table",
+            "result_folder": "remove_torn require_room taken write_folder",
             "run_summary": "finding_sentences refusals summary_table verdict_paragraphs",
             "stage_figure": "draw_stages",
             "table": "CONFIGURATION Column Table json_value",

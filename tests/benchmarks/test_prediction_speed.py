@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from calib.coefficients.file import CoefficientSet
-from calib.coefficients.points import Codes
+from calib.coefficients.point_columns import Codes
 from calib.coefficients.predictor import Predictor
 
 pytestmark = pytest.mark.slow

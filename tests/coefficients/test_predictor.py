@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 import calib
 from calib import errors
-from calib.coefficients.points import Codes
+from calib.coefficients.point_columns import Codes
 
 POINT = {
     "model": "Qwen/Qwen3-8B", "system": "h200_sxm", "backend": "vllm", "backend_version": "0.19.1",

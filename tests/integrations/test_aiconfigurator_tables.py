@@ -11,13 +11,8 @@ from support.paths import DATA
 
 import calib
 from calib import errors
-from calib.integrations.aiconfigurator_tables import (
-    ADDED,
-    ApplyOptions,
-    apply_to_results,
-    best_predictor,
-    parse_results,
-)
+from calib.integrations.aiconfigurator_rows import parse_results
+from calib.integrations.aiconfigurator_tables import ADDED, ApplyOptions, apply_to_results, best_predictor
 
 FILES = DATA / "aiconfigurator"
 TOP, PARETO = (FILES / name for name in ("best_config_topn.csv", "pareto.csv"))
